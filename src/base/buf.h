@@ -1,0 +1,27 @@
+/*
+ * A growable byte buffer that is always NUL-terminated, for text that is built piece by piece.
+ *
+ * Owned: buf_free releases it. Thread: one at a time. Zero-initialised is a valid empty buffer.
+ */
+#ifndef LILY_BASE_BUF_H
+#define LILY_BASE_BUF_H
+
+#include <stddef.h>
+
+struct buf {
+    char *data; /* owned; NULL while empty and never grown */
+    size_t len; /* bytes in use, without the NUL */
+    size_t cap;
+};
+
+void buf_free(struct buf *b);
+void buf_clear(struct buf *b); /* keeps the memory */
+void buf_reserve(struct buf *b, size_t extra);
+void buf_add(struct buf *b, const void *data, size_t n);
+void buf_addz(struct buf *b, const char *s);
+void buf_addc(struct buf *b, char c);
+void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *buf_str(const struct buf *b); /* view, valid until the next change; "" when empty */
+char *buf_take(struct buf *b);            /* moves the text to the caller (free()); the buffer is empty again */
+
+#endif

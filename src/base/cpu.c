@@ -1,0 +1,127 @@
+/* CPU features from CPUID or the auxiliary vector, and the tiers they allow. */
+#include "base/cpu.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+static struct cpu_features features;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+#if defined(__x86_64__)
+static unsigned long long xgetbv0(void)
+{
+    unsigned lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return ((unsigned long long)hi << 32) | lo;
+}
+
+static void detect(void)
+{
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return;
+    bool fma = c & bit_FMA, f16c = c & bit_F16C;
+    unsigned long long xcr0 = xgetbv0();
+    bool ymm = (xcr0 & 6) == 6, zmm = (xcr0 & 0xe6) == 0xe6, tile = (xcr0 & 0x60000) == 0x60000;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+    features.avx2 = ymm && (b & bit_AVX2);
+    features.fma = ymm && fma;
+    features.f16c = ymm && f16c;
+    const unsigned need = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
+    features.avx512 = zmm && (b & need) == need;
+    features.avx512_vnni = features.avx512 && (c & bit_AVX512VNNI);
+    const unsigned amx = 1u << 22 | 1u << 24 | 1u << 25; /* AMX-BF16, AMX-TILE, AMX-INT8 */
+    features.amx = features.avx512_vnni && tile && (d & amx) == amx;
+}
+#elif defined(__aarch64__) && defined(__linux__)
+static void detect(void)
+{
+    features.neon_dotprod = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
+#ifdef HWCAP2_I8MM
+    features.neon_i8mm = getauxval(AT_HWCAP2) & HWCAP2_I8MM;
+#endif
+}
+#else
+static void detect(void)
+{
+}
+#endif
+
+const struct cpu_features *cpu_features(void)
+{
+    pthread_once(&once, detect);
+    return &features;
+}
+
+static const char *const tier_names[CPU_TIERS] = {"scalar", "avx2", "avx512", "neon"};
+
+const char *cpu_tier_name(enum cpu_tier tier)
+{
+    return (unsigned)tier < CPU_TIERS ? tier_names[tier] : "unknown";
+}
+
+bool cpu_tier_parse(const char *name, enum cpu_tier *out)
+{
+    for (int i = 0; i < CPU_TIERS; i++)
+        if (strcmp(name, tier_names[i]) == 0) {
+            *out = (enum cpu_tier)i;
+            return true;
+        }
+    return false;
+}
+
+bool cpu_tier_runs(enum cpu_tier tier)
+{
+    const struct cpu_features *f = cpu_features();
+    switch (tier) {
+    case CPU_SCALAR: return true;
+    case CPU_AVX2: return f->avx2 && f->fma && f->f16c;
+    case CPU_AVX512: return f->avx512 && f->avx2 && f->fma && f->f16c;
+    case CPU_NEON:
+#if defined(__aarch64__)
+        return true;
+#else
+        return false;
+#endif
+    default: return false;
+    }
+}
+
+enum cpu_tier cpu_best_tier(void)
+{
+    for (int i = CPU_TIERS - 1; i > 0; i--)
+        if (cpu_tier_runs((enum cpu_tier)i)) return (enum cpu_tier)i;
+    return CPU_SCALAR;
+}
+
+int cpu_count(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    int n = CPU_COUNT(&set);
+    return n > 0 ? n : 1;
+}
+
+void cpu_model_name(char *out, unsigned n)
+{
+    snprintf(out, n, "unknown");
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    if (!f) return;
+    char line[256];
+    while (fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(out, n, "%s", colon + (colon[1] == ' ' ? 2 : 1));
+        break;
+    }
+    fclose(f);
+}

@@ -1,0 +1,157 @@
+/* Files: mappings, bounded reads, atomic writes. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+/* Opens a regular file for reading; *size gets its length. */
+static lily_status open_regular(const char *path, int *fd, size_t *size, struct lily_err *err)
+{
+    /* O_NONBLOCK: a FIFO in place of a model file must not hang the open. */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    struct stat sb;
+    if (fstat(*fd, &sb) != 0 || !S_ISREG(sb.st_mode)) {
+        close(*fd);
+        LILY_FAIL(err, LILY_ERR_IO, "%s: not a regular file", path);
+    }
+    *size = (size_t)sb.st_size;
+    return LILY_OK;
+}
+
+lily_status file_map_open(const char *path, struct file_map *out, struct lily_err *err)
+{
+    int fd;
+    memset(out, 0, sizeof *out);
+    LILY_TRY(open_regular(path, &fd, &out->size, err));
+    if (out->size == 0) {
+        close(fd);
+        return LILY_OK;
+    }
+    void *p = mmap(NULL, out->size, PROT_READ, MAP_SHARED, fd, 0);
+    int saved = errno;
+    close(fd);
+    if (p == MAP_FAILED) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot map: %s", path, strerror(saved));
+    out->data = p;
+    return LILY_OK;
+}
+
+void file_map_close(struct file_map *map)
+{
+    if (map->data) munmap((void *)(uintptr_t)map->data, map->size);
+    memset(map, 0, sizeof *map);
+}
+
+void file_map_drop(const struct file_map *map, size_t offset, size_t size)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t lo = (offset + page - 1) / page * page, hi = (offset + size) / page * page;
+    if (map->data && hi > lo && hi <= map->size) madvise((void *)(uintptr_t)(map->data + lo), hi - lo, MADV_DONTNEED);
+}
+
+lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struct lily_err *err)
+{
+    int fd;
+    size_t size;
+    LILY_TRY(open_regular(path, &fd, &size, err));
+    if (size > max_bytes) {
+        close(fd);
+        LILY_FAIL(err, LILY_ERR_LIMIT, "%s: %zu bytes, at most %zu are accepted", path, size, max_bytes);
+    }
+    buf_reserve(out, size);
+    size_t got = 0;
+    while (got < size) {
+        ssize_t n = read(fd, out->data + out->len, size - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            int saved = errno;
+            close(fd);
+            LILY_FAIL(err, LILY_ERR_IO, "%s: cannot read: %s", path, strerror(saved));
+        }
+        if (n == 0) break;
+        got += (size_t)n;
+        out->len += (size_t)n;
+    }
+    out->data[out->len] = 0;
+    close(fd);
+    return LILY_OK;
+}
+
+static lily_status write_all(int fd, const char *path, const void *data, size_t n, struct lily_err *err)
+{
+    const char *p = data;
+    while (n) {
+        ssize_t w = write(fd, p, n);
+        if (w < 0 && errno == EINTR) continue;
+        if (w <= 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+        p += w;
+        n -= (size_t)w;
+    }
+    if (fsync(fd) != 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot flush: %s", path, strerror(errno));
+    return LILY_OK;
+}
+
+lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err)
+{
+    struct buf tmp = {0};
+    buf_printf(&tmp, "%s.XXXXXX", path);
+    int fd = mkostemp(tmp.data, O_CLOEXEC);
+    lily_status st;
+    if (fd < 0) {
+        st = err_set(err, LILY_ERR_IO, "%s: cannot create: %s", tmp.data, strerror(errno));
+        goto out;
+    }
+    st = write_all(fd, path, data, n, err);
+    if (close(fd) != 0 && st == LILY_OK) st = err_set(err, LILY_ERR_IO, "%s: cannot close: %s", path, strerror(errno));
+    if (st == LILY_OK && rename(tmp.data, path) != 0)
+        st = err_set(err, LILY_ERR_IO, "%s: cannot rename into place: %s", path, strerror(errno));
+    if (st != LILY_OK) unlink(tmp.data);
+out:
+    buf_free(&tmp);
+    return st;
+}
+
+bool file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool file_is_dir(const char *path)
+{
+    struct stat sb;
+    return stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
+}
+
+lily_status file_make_dirs(const char *path, struct lily_err *err)
+{
+    char *copy = mem_dupz(path);
+    lily_status st = LILY_OK;
+    for (char *p = copy + 1;; p++) {
+        if (*p && *p != '/') continue;
+        char saved = *p;
+        *p = 0;
+        if (mkdir(copy, 0700) != 0 && errno != EEXIST) {
+            st = err_set(err, LILY_ERR_IO, "%s: cannot create the folder: %s", copy, strerror(errno));
+            break;
+        }
+        *p = saved;
+        if (!saved) break;
+    }
+    free(copy);
+    return st;
+}
+
+void file_join(struct buf *out, const char *dir, const char *name)
+{
+    size_t n = strlen(dir);
+    buf_clear(out);
+    buf_printf(out, "%s%s%s", dir, n && dir[n - 1] == '/' ? "" : "/", name);
+}

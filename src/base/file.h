@@ -1,0 +1,39 @@
+/*
+ * Files: read-only mappings, bounded whole-file reads, atomic writes, directory helpers. Any thread; each struct
+ * file_map belongs to one owner.
+ */
+#ifndef LILY_BASE_FILE_H
+#define LILY_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct file_map {
+    const uint8_t *data; /* owned mapping, read-only; any alignment inside; NULL for an empty file */
+    size_t size;
+};
+
+/* Maps a regular file. A file that shrinks while mapped is a fault of its owner: lily maps only model files. */
+lily_status file_map_open(const char *path, struct file_map *out, struct lily_err *err);
+void file_map_close(struct file_map *map);
+/* Tells the system that a range of the mapping is no longer needed (whole pages inside it are dropped). */
+void file_map_drop(const struct file_map *map, size_t offset, size_t size);
+
+/* Reads a whole regular file of at most max_bytes into out (appended). */
+lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struct lily_err *err);
+
+/* Writes through a temporary file in the same folder, fsync, rename: readers see the old file or the new one. */
+lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err);
+
+bool file_exists(const char *path);
+bool file_is_dir(const char *path);
+/* mkdir -p with mode 0700 for what is created. */
+lily_status file_make_dirs(const char *path, struct lily_err *err);
+/* "dir/name" into out (cleared first). */
+void file_join(struct buf *out, const char *dir, const char *name);
+
+#endif

@@ -1,0 +1,52 @@
+/* SHA-256 through libcrypto, XXH3-128 through libxxhash. */
+#include "base/hash.h"
+
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+#include "base/mem.h"
+
+struct sha256 {
+    EVP_MD_CTX *ctx; /* owned */
+};
+
+struct sha256 *sha256_begin(void)
+{
+    struct sha256 *h = mem_new(sizeof *h);
+    h->ctx = EVP_MD_CTX_new();
+    if (!h->ctx || EVP_DigestInit_ex(h->ctx, EVP_sha256(), NULL) != 1) {
+        fprintf(stderr, "lily: libcrypto offers no SHA-256\n");
+        abort();
+    }
+    return h;
+}
+
+void sha256_add(struct sha256 *h, const void *data, size_t n)
+{
+    EVP_DigestUpdate(h->ctx, data, n);
+}
+
+void sha256_end(struct sha256 *h, char hex[65])
+{
+    unsigned char md[32];
+    unsigned n = sizeof md;
+    EVP_DigestFinal_ex(h->ctx, md, &n);
+    for (unsigned i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", md[i]);
+    EVP_MD_CTX_free(h->ctx);
+    free(h);
+}
+
+void sha256_of(const void *data, size_t n, char hex[65])
+{
+    struct sha256 *h = sha256_begin();
+    sha256_add(h, data, n);
+    sha256_end(h, hex);
+}
+
+struct hash128 hash128_of(const void *data, size_t n)
+{
+    XXH128_hash_t h = XXH3_128bits(data, n);
+    return (struct hash128){h.low64, h.high64};
+}

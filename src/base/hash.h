@@ -1,0 +1,22 @@
+/*
+ * Hashes: SHA-256 (trust: downloads, cache files) and XXH3-128 (keys, never trust). Any thread.
+ */
+#ifndef LILY_BASE_HASH_H
+#define LILY_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sha256; /* opaque running hash; owned by its creator until sha256_end */
+
+struct sha256 *sha256_begin(void);
+void sha256_add(struct sha256 *h, const void *data, size_t n);
+void sha256_end(struct sha256 *h, char hex[65]); /* writes 64 hex digits and a NUL, frees h */
+void sha256_of(const void *data, size_t n, char hex[65]);
+
+struct hash128 {
+    uint64_t lo, hi;
+};
+struct hash128 hash128_of(const void *data, size_t n);
+
+#endif

@@ -1,0 +1,87 @@
+/* Messages and the progress bar on stderr. */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum { BAR_WIDTH = 28 };
+static const double first_draw_ms = 250, redraw_ms = 100;
+static atomic_bool is_quiet;
+
+void log_quiet(bool quiet)
+{
+    atomic_store(&is_quiet, quiet);
+}
+
+static void print_line(const char *tag, const char *fmt, va_list ap)
+{
+    char text[1024];
+    vsnprintf(text, sizeof text, fmt, ap);
+    fprintf(stderr, "lily: %s%s\n", tag, text); /* one call, so that lines of threads do not mix */
+}
+
+void log_note(const char *fmt, ...)
+{
+    if (atomic_load(&is_quiet)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    print_line("", fmt, ap);
+    va_end(ap);
+}
+
+void log_warn(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    print_line("warning: ", fmt, ap);
+    va_end(ap);
+}
+
+void progress_begin(struct progress *p, const char *label, double total, const char *unit)
+{
+    memset(p, 0, sizeof *p);
+    p->label = label;
+    p->unit = unit;
+    p->total = total > 0 ? total : 1;
+    p->started_ms = clock_ms();
+    p->terminal = isatty(STDERR_FILENO) && !atomic_load(&is_quiet);
+}
+
+static void print_amount(double v, const char *unit)
+{
+    if (strcmp(unit, "B") == 0) {
+        fprintf(stderr, v >= 1e9 ? "%.1f GB" : "%.0f MB", v >= 1e9 ? v / 1e9 : v / 1e6);
+        return;
+    }
+    fprintf(stderr, "%.0f %s", v, unit);
+}
+
+void progress_at(struct progress *p, double done)
+{
+    double now = clock_ms();
+    if (!p->terminal || now - p->started_ms < first_draw_ms || now - p->drawn_ms < redraw_ms) return;
+    double share = done / p->total > 1 ? 1 : done / p->total, seconds = (now - p->started_ms) / 1e3;
+    int full = (int)(share * BAR_WIDTH);
+    fprintf(stderr, "\r%s [", p->label);
+    for (int i = 0; i < BAR_WIDTH; i++) fputs(i < full ? "=" : " ", stderr);
+    fprintf(stderr, "] %3.0f%% ", share * 100);
+    print_amount(done, p->unit);
+    fputs(" of ", stderr);
+    print_amount(p->total, p->unit);
+    fputs(", ", stderr);
+    print_amount(done / seconds, p->unit);
+    fprintf(stderr, "/s, %.0f s left\033[K", share > 0 ? seconds / share - seconds : 0);
+    p->drawn_ms = now;
+    p->drawn = true;
+}
+
+void progress_end(struct progress *p)
+{
+    if (p->drawn) fputs("\r\033[K", stderr);
+    p->drawn = false;
+}

@@ -1,0 +1,64 @@
+/* Heap memory: small allocations that never fail, large ones that may. */
+#include "base/mem.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static void die(size_t n)
+{
+    fprintf(stderr, "lily: out of memory (%zu bytes)\n", n);
+    abort();
+}
+
+void *mem_new(size_t n_bytes)
+{
+    void *p = calloc(1, n_bytes ? n_bytes : 1);
+    if (!p) die(n_bytes);
+    return p;
+}
+
+void *mem_resize(void *p, size_t n_bytes)
+{
+    void *q = realloc(p, n_bytes ? n_bytes : 1);
+    if (!q) die(n_bytes);
+    return q;
+}
+
+char *mem_dup(const char *s, size_t n)
+{
+    char *p = mem_new(n + 1);
+    if (n) memcpy(p, s, n);
+    return p;
+}
+
+char *mem_dupz(const char *s)
+{
+    return mem_dup(s, strlen(s));
+}
+
+void *mem_try(size_t n, size_t size)
+{
+    if (size && n > SIZE_MAX / size) return NULL;
+    return calloc(n ? n : 1, size ? size : 1);
+}
+
+enum { HUGE_PAGE = 2 << 20 };
+
+lily_status mem_big(size_t n_bytes, const char *what, void **out, struct lily_err *err)
+{
+    *out = NULL;
+    void *p = mmap(NULL, n_bytes ? n_bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %s: %zu bytes were refused by the system", what, n_bytes);
+    if (n_bytes >= HUGE_PAGE) madvise(p, n_bytes, MADV_HUGEPAGE);
+    *out = p;
+    return LILY_OK;
+}
+
+void mem_big_free(void *p, size_t n_bytes)
+{
+    if (p) munmap(p, n_bytes ? n_bytes : 1);
+}

@@ -1,0 +1,75 @@
+/*
+ * The chat template of the family in C: messages to the text that the model was trained on (MODEL.md, Chat template), with
+ * the marks at which state may be saved (ARCHITECTURE.md, State).
+ *
+ * The rendering is a list of segments: template text, in which special tokens are tokens, and user text, in which they are
+ * only text. Joined, the segments equal Jinja2's output byte for byte.
+ *
+ * Threads: any. Lifetime: a struct rendering owns its text; released with rendering_free.
+ */
+#ifndef LILY_CHAT_TEMPLATE_H
+#define LILY_CHAT_TEMPLATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "json/json.h"
+#include "text/tokenizer.h"
+
+enum template_version { TEMPLATE_QWEN36, TEMPLATE_QWEN35 };
+
+/*
+ * Chooses the version by the SHA-256 of DIR/chat_template.jinja (or of tokenizer_config.json's "chat_template" string).
+ * *known is false when the hash is none of ours: the 3.6 form is then used, and callers warn.
+ */
+lily_status template_detect(const char *model_dir, enum template_version *version, bool *known, struct lily_err *err);
+
+struct template_options {
+    enum template_version version;
+    bool no_generation_prompt;
+    bool no_thinking;       /* enable_thinking is false */
+    bool preserve_thinking; /* keep the thinking of every earlier turn (3.6 only) */
+    bool add_vision_id;
+};
+
+/* Where in the text something ends; offsets are bytes, and become token positions in rendering_encode. */
+enum mark_kind { MARK_SYSTEM_END, MARK_MESSAGE_END, MARK_LAST_USER_END };
+struct mark {
+    enum mark_kind kind;
+    size_t at; /* byte offset in rendering.text, or token position after rendering_encode */
+};
+
+struct segment_span {
+    size_t end;    /* byte offset in rendering.text where this segment ends */
+    bool is_user;  /* text from outside: special tokens are spelled out as text */
+};
+
+struct rendering {
+    struct buf text;            /* owned */
+    struct segment_span *spans; /* owned; in order, the last ends at text.len */
+    int n_spans;
+    struct mark *marks; /* owned; rising offsets */
+    int n_marks;
+};
+
+/*
+ * Renders a chat-completions body's parts. messages: JSON array; tools: JSON array or NULL. Fails as the template does
+ * (LILY_ERR_FORMAT with its message: "No user query found in messages.", …).
+ */
+lily_status template_render(const struct json *messages, const struct json *tools, const struct template_options *opt,
+                            struct rendering *out, struct lily_err *err);
+/* One user message, with an optional system message (NULL or ""): what `lily run PROMPT` needs, without JSON. */
+lily_status template_render_simple(const char *system, const char *user, const struct template_options *opt,
+                                   struct rendering *out, struct lily_err *err);
+void rendering_free(struct rendering *r);
+
+/*
+ * Appends the ids of a rendering: template segments with special tokens, user segments without, each run of equal kind
+ * encoded so that the ids equal those of the joined text whenever the user text spells no special token. marks (array of
+ * r->n_marks, or NULL) gets the token positions.
+ */
+void rendering_encode(const struct rendering *r, const struct tokenizer *t, struct ids *out, struct mark *marks);
+
+#endif

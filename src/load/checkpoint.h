@@ -1,0 +1,79 @@
+/*
+ * A checkpoint folder: safetensors files mapped read-only, every header checked, tensors found by name.
+ *
+ * A folder holds model.safetensors, or shards named by model.safetensors.index.json. Names may carry the prefix
+ * "language_model." or not; lookups are written without it ("model.layers.0.mlp.gate"). Vision and MTP tensors are skipped.
+ * Tensor data may begin at any byte address: never cast it, use base/num.h.
+ *
+ * Threads: immutable after open; any thread. Lifetime: views die with checkpoint_close.
+ */
+#ifndef LILY_LOAD_CHECKPOINT_H
+#define LILY_LOAD_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "load/config.h"
+
+enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_U32, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_OTHER };
+
+enum { MAX_DIMS = 4 };
+
+struct tensor_view {
+    const char *name; /* view; as in the file */
+    const char *file; /* view; path of the shard */
+    enum dtype dtype;
+    int n_dims;
+    int64_t dim[MAX_DIMS]; /* row-major */
+    const uint8_t *data;   /* view into the mapping, any alignment */
+    size_t bytes;
+};
+
+/*
+ * A linear module or an embedding, quantized or not, or a stack of experts of one: rows x cols weights per expert.
+ * bits 4 or 8: weight (n_experts, rows, cols*bits/32) U32, scales and biases (n_experts, rows, cols/64) in BF16, F16 or F32.
+ * bits 0: weight (n_experts, rows, cols) in BF16, F16 or F32, scales and biases empty.
+ */
+struct module_view {
+    int n_experts; /* 1 for a plain module */
+    int rows, cols;
+    int bits;
+    struct tensor_view weight, scales, biases;
+};
+
+struct checkpoint;
+
+/* Opens and checks all headers: offsets inside the file, no overlap, sizes that match shapes. */
+lily_status checkpoint_open(const char *dir, const struct model_config *config, struct checkpoint **out,
+                            struct lily_err *err);
+void checkpoint_close(struct checkpoint *c);
+
+size_t checkpoint_text_bytes(const struct checkpoint *c); /* bytes of the text model's tensors */
+int checkpoint_n_tensors(const struct checkpoint *c);     /* text tensors */
+
+/* A tensor by name (without "language_model."); LILY_ERR_FORMAT naming the folder when it is missing. */
+lily_status checkpoint_tensor(const struct checkpoint *c, const char *name, struct tensor_view *out,
+                              struct lily_err *err);
+
+/* A module by path. experts 0: a plain module (two-dimensional tensors); else the leading dimension. */
+struct module_want {
+    const char *path; /* "model.layers.3.mlp.switch_mlp.up_proj" */
+    int experts, rows, cols;
+};
+lily_status checkpoint_module(const struct checkpoint *c, const struct module_want *want, struct module_view *out,
+                              struct lily_err *err);
+
+/* A vector of n numbers (BF16, F16 or F32, any shape of n elements) widened to fp32 into out. */
+lily_status checkpoint_vector(const struct checkpoint *c, const char *name, size_t n, float *out, struct lily_err *err);
+
+/* Hints that a module's bytes have been repacked and need not stay in memory. */
+void checkpoint_drop(const struct checkpoint *c, const struct module_view *m);
+
+/* One element of a module, dequantized in fp32 as scale*q + bias (slow; for references and checks). */
+float module_element(const struct module_view *m, int expert, int row, int col);
+/* One row, dequantized the same way, cols floats. */
+void module_row(const struct module_view *m, int expert, int row, float *out);
+
+#endif

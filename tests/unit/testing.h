@@ -1,0 +1,44 @@
+/*
+ * The frame of a cmocka test program: RUN_TESTS runs a table of tests and prints the closing line that tests/run.sh sums;
+ * TEST_SKIP names a reason. Include first.
+ */
+#ifndef LILY_TESTS_TESTING_H
+#define LILY_TESTS_TESTING_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int tests_skipped;
+
+#define TEST_SKIP(...)                                                                                                 \
+    do {                                                                                                               \
+        printf("SKIP %s: ", __func__);                                                                                 \
+        printf(__VA_ARGS__);                                                                                           \
+        printf("\n");                                                                                                  \
+        tests_skipped++;                                                                                               \
+        skip();                                                                                                        \
+    } while (0)
+
+static inline int tests_finish(int n_tests, int n_failed)
+{
+    printf("%d passed, %d failed, %d skipped\n", n_tests - n_failed - tests_skipped, n_failed, tests_skipped);
+    return n_failed != 0;
+}
+
+#define RUN_TESTS(table)                                                                                               \
+    tests_finish((int)(sizeof(table) / sizeof((table)[0])), cmocka_run_group_tests(table, NULL, NULL))
+
+/* Asserts LILY_OK and shows the message otherwise. Needs `struct lily_err err` in scope. */
+#define assert_ok(expr)                                                                                                \
+    do {                                                                                                               \
+        if ((expr) != LILY_OK) fail_msg("%s: %s", #expr, err.msg);                                                     \
+    } while (0)
+
+#endif
