@@ -16,32 +16,7 @@
 
 #include "base/err.h"
 #include "load/config.h"
-
-enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_U32, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_OTHER };
-
-enum { MAX_DIMS = 4 };
-
-struct tensor_view {
-    const char *name; /* view; as in the file */
-    const char *file; /* view; path of the shard */
-    enum dtype dtype;
-    int n_dims;
-    int64_t dim[MAX_DIMS]; /* row-major */
-    const uint8_t *data;   /* view into the mapping, any alignment */
-    size_t bytes;
-};
-
-/*
- * A linear module or an embedding, quantized or not, or a stack of experts of one: rows x cols weights per expert.
- * bits 4 or 8: weight (n_experts, rows, cols*bits/32) U32, scales and biases (n_experts, rows, cols/64) in BF16, F16 or F32.
- * bits 0: weight (n_experts, rows, cols) in BF16, F16 or F32, scales and biases empty.
- */
-struct module_view {
-    int n_experts; /* 1 for a plain module */
-    int rows, cols;
-    int bits;
-    struct tensor_view weight, scales, biases;
-};
+#include "spec/tensor.h"
 
 struct checkpoint;
 
