@@ -1,0 +1,146 @@
+/*
+ * What a compute device offers: memory for weights and state, and the table of fused steps of which one forward pass is
+ * made. model/forward.c calls the steps in order; how a step is done is the backend's own affair.
+ *
+ * Nouns: matrix (a packed linear module), vector (a small fp32 parameter), seq (the live state of one sequence: KV pages,
+ * recurrent and convolution state), border (an immutable copy of a prefill state on the grid of 64), batch (rows of one
+ * phase that go through the model together).
+ *
+ * Bits (ARCHITECTURE.md, State): in PHASE_PREFILL a row's result depends only on the tokens before it in its sequence; it
+ * depends neither on neighbours in the batch, nor on how the prompt was cut into pieces that begin on the grid, nor on the
+ * number of threads. In PHASE_DECODE the same holds for the slot and the neighbours.
+ *
+ * Threads: one thread drives a backend (the engine thread); borders may be freed only by it, too.
+ * Lifetime: the backend outlives everything made from it.
+ */
+#ifndef LILY_BACKEND_BACKEND_H
+#define LILY_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "spec/shape.h"
+#include "spec/tensor.h"
+
+struct backend;
+struct matrix;
+struct vector;
+struct seq;
+struct border;
+
+enum phase { PHASE_PREFILL, PHASE_DECODE };
+
+/* A run of consecutive tokens of one sequence inside a batch. */
+struct batch_seq {
+    struct seq *seq; /* borrowed; its length grows by n when the pass ends */
+    int n;           /* rows, >= 1 */
+};
+
+struct batch {
+    enum phase phase;
+    int n_seqs;
+    const struct batch_seq *seqs; /* (n_seqs); each seq appears once */
+    int n_rows;                   /* sum of seqs[].n, at most backend_limits.max_rows */
+    const int32_t *ids;           /* (n_rows) token ids, checked to be < vocab by the caller */
+    int n_logits;                 /* rows whose logits are wanted, at most max_logits */
+    const int32_t *logit_rows;    /* (n_logits) rising row numbers */
+    float *logits;                /* (n_logits, vocab) fp32, host memory, written by the head step */
+};
+
+/* Weights of the layers; all borrowed by the steps. Shapes are rows x cols of the matrix. */
+struct gdn_weights {
+    struct vector *norm;    /* (hidden) input layer norm */
+    struct matrix *in_qkv;  /* conv_dim x hidden */
+    struct matrix *in_z;    /* value_dim x hidden */
+    struct matrix *in_b;    /* n_gdn_v_heads x hidden */
+    struct matrix *in_a;    /* n_gdn_v_heads x hidden */
+    struct vector *conv;    /* (conv_dim, 4), weight 3 on the current token */
+    struct vector *a_log;   /* (n_gdn_v_heads) */
+    struct vector *dt_bias; /* (n_gdn_v_heads) */
+    struct vector *out_norm; /* (128) */
+    struct matrix *out;     /* hidden x value_dim */
+};
+
+struct attn_weights {
+    struct vector *norm;   /* (hidden) */
+    struct matrix *q;      /* n_q_heads*512 x hidden; per head 256 query rows, then 256 gate rows */
+    struct matrix *k, *v;  /* n_kv_heads*256 x hidden */
+    struct vector *q_norm; /* (256) */
+    struct vector *k_norm; /* (256) */
+    struct matrix *o;      /* hidden x n_q_heads*256 */
+};
+
+struct moe_weights {
+    struct vector *norm;        /* (hidden) post attention layer norm */
+    struct matrix *router;      /* n_experts x hidden */
+    struct matrix *gate, *up;   /* n_experts stacks of expert_dim x hidden */
+    struct matrix *down;        /* n_experts stacks of hidden x expert_dim */
+    struct matrix *shared_gate_proj, *shared_up; /* shared_dim x hidden */
+    struct matrix *shared_down; /* hidden x shared_dim */
+    struct matrix *shared_gate; /* 1 x hidden */
+};
+
+/*
+ * The fused steps. Each works on the rows of the batch given to begin; the residual stream x (n_rows, hidden) and all
+ * intermediates live in the backend's workspace. `index` counts layers of that kind from 0 and selects state.
+ */
+struct step_table {
+    void (*begin)(struct backend *be, const struct batch *batch); /* positions, rotary angles */
+    void (*embed)(struct backend *be, const struct matrix *table); /* x = table[ids] */
+    void (*gdn_in)(struct backend *be, const struct gdn_weights *w); /* norm, qkv z b a */
+    void (*gdn_mix)(struct backend *be, const struct gdn_weights *w, int index); /* conv, gates, delta rule, gated norm */
+    void (*gdn_out)(struct backend *be, const struct gdn_weights *w); /* x += out * y */
+    void (*attn_in)(struct backend *be, const struct attn_weights *w, int index); /* norm, q k v, norms, rope, append */
+    void (*attn_mix)(struct backend *be, int index); /* softmax attention, output gate */
+    void (*attn_out)(struct backend *be, const struct attn_weights *w); /* x += o * y */
+    void (*moe_route)(struct backend *be, const struct moe_weights *w); /* norm, router, top 8, shared gate */
+    void (*moe_experts)(struct backend *be, const struct moe_weights *w); /* x += experts + shared expert */
+    void (*head)(struct backend *be, const struct vector *norm, const struct matrix *head); /* logits of batch.logit_rows */
+    /* Ends the pass: sequences have grown. Returns the device's error, if any, of the whole pass. */
+    lily_status (*end)(struct backend *be, struct lily_err *err);
+    /* Copies x (n_rows, hidden) out, between steps; for golden tests. */
+    void (*read_hidden)(struct backend *be, float *out);
+};
+
+struct backend_limits {
+    int max_rows;   /* rows of one batch */
+    int max_logits; /* logit rows of one batch */
+};
+
+struct backend_ops {
+    struct step_table step;
+    void (*destroy)(struct backend *be);
+
+    /* Packs a module into device memory. Owned by the caller; freed with free_matrix. */
+    lily_status (*load_matrix)(struct backend *be, const struct module_view *m, struct matrix **out,
+                               struct lily_err *err);
+    void (*free_matrix)(struct backend *be, struct matrix *m);
+    lily_status (*load_vector)(struct backend *be, const float *data, size_t n, struct vector **out,
+                               struct lily_err *err);
+    void (*free_vector)(struct backend *be, struct vector *v);
+
+    /* An empty sequence. Owned by the caller. */
+    lily_status (*seq_new)(struct backend *be, struct seq **out, struct lily_err *err);
+    void (*seq_free)(struct backend *be, struct seq *s);
+    void (*seq_reset)(struct backend *be, struct seq *s); /* back to no tokens */
+    int (*seq_length)(const struct seq *s);               /* tokens in the state */
+    /* Makes room for n more tokens: LILY_ERR_MEMORY when the pages are used up. Call before a batch. */
+    lily_status (*seq_reserve)(struct backend *be, struct seq *s, int n, struct lily_err *err);
+
+    /* Copies the state at the present length, which must lie on the grid; KV pages are shared, not copied. Owned. */
+    lily_status (*border_save)(struct backend *be, const struct seq *s, struct border **out, struct lily_err *err);
+    void (*border_restore)(struct backend *be, struct seq *s, const struct border *b);
+    void (*border_free)(struct backend *be, struct border *b);
+    size_t (*border_bytes)(const struct backend *be); /* memory of a border beside its shared pages */
+};
+
+/* Every backend's first member. */
+struct backend {
+    const struct backend_ops *ops;
+    struct model_shape shape;
+    struct backend_limits limits;
+};
+
+#endif

@@ -1,0 +1,117 @@
+/*
+ * The CPU kernels: one table of typed function pointers. The scalar tier fills it, each higher tier overwrites what it
+ * does better. A call covers a row block, a head or a row, never an element.
+ *
+ * Packed matrices (cpu/matrix.h): a row block is 16 rows; along K it is a run of tiles of 16 x 64 weights.
+ *   Q4 tile, 576 bytes: 8 lines of 64 bytes, then 16 bf16 scales, then 16 bf16 biases. Line i holds k = 8i … 8i+7: the
+ *     32-bit word of row r at byte 4r; its byte b has k = 8i+b in the low nibble and k = 8i+4+b in the high nibble.
+ *   Q8 tile, 1088 bytes: 16 lines of 64 bytes, scales, biases. Line i holds k = 4i … 4i+3; byte 4r+b is k = 4i+b of row r.
+ *   F32 tile, 4096 bytes: 64 lines of 16 floats; line k has the weight of row r at float r. No scales.
+ * A weight is w = q*scale + bias, so y = sum over groups of scale * sum(q*x) + bias * sum(x).
+ *
+ * Numerics: activations exact in fp32; a result's bits depend only on its own weights and its own activation row, never on
+ * n, on other rows, or on which thread runs the call. Pointers: blocks are aligned to 64 bytes, fp32 rows to 64 bytes when
+ * their leading dimension is a multiple of 16. Inputs and outputs do not overlap unless said. Any thread.
+ */
+#ifndef LILY_BACKEND_CPU_KERNELS_H
+#define LILY_BACKEND_CPU_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cpu.h"
+#include "spec/family.h"
+
+enum {
+    BLOCK_ROWS = 16,
+    Q4_TILE_BYTES = 576,
+    Q8_TILE_BYTES = 1088,
+    F32_TILE_BYTES = 4096
+};
+
+/* Activation rows as the matrix kernels read them. */
+struct act {
+    float *x;    /* (n, ld) fp32, zero from the logical width to ld */
+    float *sums; /* (n, ld/64): the sum of each group of 64 */
+    int ld;      /* multiple of 128 */
+};
+
+/* One row block times n activation rows. */
+struct block_job {
+    const uint8_t *block; /* col_tiles tiles */
+    int col_tiles;        /* = act->ld / 64 */
+    const struct act *act;
+    const int32_t *rows;  /* (n) rows of act to use; NULL: 0 … n-1 */
+    int n;
+    float *y;             /* y[i*ldy + r], r < 16: all 16 are written */
+    int ldy;
+};
+
+/* The gated delta rule of one value head over n tokens, for the value columns v_lo … v_hi-1 (multiples of 16). */
+struct gdn_job {
+    float *state; /* (128 k, 128 v) fp32, updated */
+    int v_lo, v_hi;
+    const float *q, *k; /* row t at q + t*ldqk: normalised, q scaled by 1/sqrt(128) */
+    const float *v;     /* row t at v + t*ldv */
+    int ldqk, ldv;
+    const float *g, *beta; /* decay and write strength of token t at [t*ldg] */
+    int ldg;
+    int n;
+    float *o; /* row t at o + t*ldo, columns v_lo … v_hi-1 are written */
+    int ldo;
+};
+
+/* Softmax attention of n_q query heads that share one KV head, over keys 0 … n_keys-1 in pages of 64 tokens. */
+struct attn_job {
+    const float *q; /* head h at q + h*ldq: 256 values, normalised, rotated, scaled by 1/16 */
+    int ldq, n_q;   /* n_q <= ATTN_MAX_Q */
+    const uint8_t *const *pages;
+    size_t k_offset, v_offset; /* bytes from a page's start to its K and V of this layer and head: (64, 256) elements */
+    bool bf16;                 /* element type of K and V: bf16, else fp32 */
+    int n_keys;
+    float *out; /* head h at out + h*ldo: 256 values */
+    int ldo;
+};
+enum { ATTN_MAX_Q = 16 };
+
+/* Causal depthwise convolution of width 4 and SiLU over one run of channels. */
+struct conv_job {
+    float *history;      /* (3, ld_h) rows before the first token, oldest first; replaced by the last three of the run */
+    const float *u;      /* (n, ld_u) new rows */
+    const float *weight; /* (channels, 4) */
+    float *out;          /* (n, ld_out) */
+    int ld_h, ld_u, ld_out;
+    int channels, n;     /* channels: multiple of 16; pointers are already at the first channel */
+};
+
+struct cpu_kernels {
+    enum cpu_tier tier;
+    void (*matmul_q4)(const struct block_job *job);
+    void (*matmul_q8)(const struct block_job *job);
+    void (*matmul_f32)(const struct block_job *job);
+    void (*gdn)(const struct gdn_job *job);
+    void (*attention)(const struct attn_job *job);
+    void (*conv_silu)(const struct conv_job *job);
+    /* out = x / sqrt(mean(x^2) + eps) * w; n multiple of 16; out may be x. */
+    void (*rms_norm)(float *out, const float *x, const float *w, int n, float eps);
+    /* out = x / sqrt(sum(x^2) + 1e-6) * scale over one head of 128 (MODEL.md, GDN 3); out may be x. */
+    void (*l2_norm)(float *out, const float *x, float scale);
+    /* out = rms(o) * w * silu(z) over one head of 128 (MODEL.md, GDN 6); out may be o. */
+    void (*gated_norm)(float *out, const float *o, const float *w, const float *z, float eps);
+    void (*silu_mul)(float *out, const float *gate, const float *up, int n);    /* silu(gate) * up; n multiple of 16 */
+    void (*sigmoid_mul)(float *out, const float *x, const float *gate, int n);  /* x * sigmoid(gate); out may be x */
+    void (*add_scaled)(float *y, const float *x, float a, int n);               /* y += a*x; n multiple of 16 */
+    void (*group_sums)(float *sums, const float *x, int n_groups);              /* sums of 64 consecutive values */
+};
+
+/* The kernels of the highest tier up to `tier` that this processor runs. */
+void cpu_kernels_init(struct cpu_kernels *k, enum cpu_tier tier);
+
+/* Each tier's own function overwrites the pointers it improves; called in rising order by cpu_kernels_init. */
+void cpu_kernels_scalar(struct cpu_kernels *k);
+void cpu_kernels_avx2(struct cpu_kernels *k);
+void cpu_kernels_avx512(struct cpu_kernels *k);
+void cpu_kernels_neon(struct cpu_kernels *k);
+
+#endif
