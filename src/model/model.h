@@ -1,0 +1,49 @@
+/*
+ * A loaded model: config, weights on a backend, and the forward pass over a batch.
+ *
+ * Threads: one thread (the engine thread) at a time after model_open; model_config, model_shape and model_plan are
+ * immutable and may be read by any. Lifetime: the model outlives its sequences and borders.
+ */
+#ifndef LILY_MODEL_MODEL_H
+#define LILY_MODEL_MODEL_H
+
+#include <stdbool.h>
+
+#include "backend/backend.h"
+#include "base/cpu.h"
+#include "load/config.h"
+#include "model/plan.h"
+
+struct model;
+
+struct model_options {
+    int threads;        /* 0: every processor this process may use */
+    enum cpu_tier tier; /* highest tier to use; cpu_best_tier() by default */
+    int max_rows;       /* rows of a prefill piece, multiple of 64; 0: 512 */
+    struct plan_want plan;
+};
+
+/* Fills the defaults. */
+void model_options_init(struct model_options *o);
+
+/* Loads DIR with a progress bar on a terminal. The plan is made first; LILY_ERR_MEMORY when it does not fit. Owned. */
+lily_status model_open(const char *dir, const struct model_options *o, struct model **out, struct lily_err *err);
+void model_close(struct model *m);
+
+const struct model_config *model_config(const struct model *m);
+const struct model_shape *model_shape(const struct model *m);
+const struct memory_plan *model_plan(const struct model *m);
+struct backend *model_backend(struct model *m); /* borrowed */
+int model_threads(const struct model *m);
+const char *model_device(const struct model *m); /* "cpu avx2" */
+
+/* One pass over a batch (backend.h). The sequences must have room (seq_reserve). observe: NULL, or called after the
+ * embedding (layer -1) and after every layer, when backend read_hidden may be used. */
+struct forward_observer {
+    void (*after)(void *ctx, struct backend *be, int layer);
+    void *ctx;
+};
+lily_status model_forward(struct model *m, const struct batch *batch, const struct forward_observer *observe,
+                          struct lily_err *err);
+
+#endif
