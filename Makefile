@@ -3,7 +3,7 @@
 # CC, MODE=release|debug and SAN=address,undefined|thread choose the build folder build/<cc>-<mode>[-<san>], so that
 # configurations never mix. The suffix of a kernel file (_avx2, _avx512, _neon) selects its instruction-set flags.
 
-MAKEFLAGS += -rR
+MAKEFLAGS += -rR --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
@@ -23,9 +23,23 @@ include mk/build.mk
 include mk/tests.mk
 include mk/install.mk
 
-.PHONY: all help clean
+.PHONY: all help clean demo compile_commands.json
 all: lily liblily.a
+
+#: make demo           build, then tell a story with the small model that comes with lily
+demo: lily
+	./lily run -m models/demo "Tell me a short story about a fox and a lantern."
+
+#: make compile_commands.json  the compilation database, for editors
+compile_commands.json:
+	@$(foreach f,$(ALL_SRC),printf '%s\n' $(call shell_word,$(call command_of,$f));) true >$@.tmp
+	@{ echo '['; sed '$$!s/$$/,/' $@.tmp; echo ']'; } >$@; rm -f $@.tmp
+shell_word = '$(subst ','\'',$1)'
+command_of = {"directory": "$(CURDIR)", "file": "$1", "command": "$(subst ",\",$(CC) $(CFLAGS_ALL) $(call isa_of,$1) -c $1)"}
+
+#: make clean          remove what was built
 clean:
-	rm -rf build lily liblily.a
+	rm -rf build lily liblily.a compile_commands.json lily-*.tar.gz
 help:
-	@sed -n 's/^#: //p' Makefile mk/*.mk
+	@sed -n 's/^#: //p' mk/build.mk Makefile mk/tests.mk mk/install.mk
+	@echo 'variables: CC=$(CC) MODE=release|debug SAN=address,undefined|thread PREFIX=$(PREFIX) DESTDIR= V=1 T=part-of-a-test-name'

@@ -1,5 +1,7 @@
 # Objects, the library, the program.
-LIB_SRC := $(filter-out $(FOREIGN),$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+# What a cross build leaves out: the files that include a library's headers. The archive's other members link without them.
+WITH_LIBS := src/base/hash.c src/json/% src/text/% src/serve/%
+LIB_SRC := $(filter-out $(FOREIGN) $(if $(CROSS),$(WITH_LIBS)),$(sort $(wildcard src/*/*.c src/*/*/*.c)))
 CMD_SRC := $(sort $(wildcard cmd/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/%.o)
@@ -7,8 +9,8 @@ CMD_LIBS := $(if $(wildcard /usr/include/histedit.h),-ledit)
 
 # A change of flags rebuilds everything.
 FLAGS_STAMP := $(BUILD)/flags.txt
-FLAGS_NOW := $(CC) $(CFLAGS_ALL)
-$(shell mkdir -p $(BUILD); echo '$(subst ','\'',$(FLAGS_NOW))' | cmp -s - $(FLAGS_STAMP) || echo '$(subst ','\'',$(FLAGS_NOW))' > $(FLAGS_STAMP))
+FLAGS_NOW := '$(subst ','\'',$(CC) $(CFLAGS_ALL))'
+$(shell mkdir -p $(BUILD); echo $(FLAGS_NOW) | cmp -s - $(FLAGS_STAMP) || echo $(FLAGS_NOW) >$(FLAGS_STAMP))
 
 $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
@@ -16,16 +18,13 @@ $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 
 $(BUILD)/liblily.a: $(LIB_OBJ)
 	@rm -f $@
-	$(Q)ar rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
+AR := ar
 
 $(BUILD)/lily: $(CMD_OBJ) $(BUILD)/liblily.a
 	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) $(CMD_LIBS) -o $@
 
-#: make            the program ./lily and the library liblily.a
+#: make                the program ./lily and the library liblily.a
 .PHONY: lily liblily.a
-lily: $(BUILD)/lily
-	@cp -f $< $@.tmp && mv -f $@.tmp $@
-liblily.a: $(BUILD)/liblily.a
-	@cp -f $< $@.tmp && mv -f $@.tmp $@
-
--include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d)
+lily liblily.a: %: $(BUILD)/%
+	@cmp -s $< $@ || { cp -f $< $@.tmp && mv -f $@.tmp $@; }

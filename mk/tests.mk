@@ -1,14 +1,93 @@
-# Unit tests: each tests/unit/<layer>/test_*.c is one cmocka program.
-UNIT_SRC := $(sort $(wildcard tests/unit/*/test_*.c))
-UNIT_BIN := $(UNIT_SRC:%.c=$(BUILD)/%)
+# Tests. A program is found by its place and name: tests/unit/<layer>/test_*.c, tests/{golden,state,api,soak}/test_*.c and
+# tests/fault/fault_*.c are cmocka programs, one each; tests/kernels/*.c are one program; tests/fuzz/fuzz_*.c are libFuzzer
+# targets, replayed over their corpus in every check; other .c files in these folders are helpers, linked where used.
+# tests/{cli,api,soak}/*.sh are scripts. Each prints a closing line, "N passed, N failed, N skipped"; tests/run.sh sums.
+TEST_C := $(sort $(wildcard $(addprefix tests/,unit/*/*.c golden/*.c state/*.c api/*.c soak/*.c fault/*.c support/*.c)))
+TEST_SRC := $(foreach f,$(TEST_C),$(if $(filter test_% fault_%,$(notdir $f)),$f))
+HELP_SRC := $(filter-out $(TEST_SRC),$(TEST_C))
+KERNEL_SRC := $(filter-out $(FOREIGN),$(sort $(wildcard tests/kernels/*.c)))
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
+FUZZ_BIN := $(FUZZ_SRC:%.c=$(BUILD)/%)
+KERNELS := $(if $(KERNEL_SRC),$(BUILD)/tests/kernels/check_kernels)
+REPLAY := $(BUILD)/tests/fuzz/replay.o
+to_obj = $(1:%.c=$(BUILD)/%.o)
 
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(BUILD)/liblily.a
-	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) -lcmocka -o $@
+$(BUILD)/tests/libhelp.a: $(call to_obj,$(HELP_SRC))
+	@rm -f $@; mkdir -p $(@D)
+	$(Q)$(AR) rcs $@ $^
+$(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tests/libhelp.a $(BUILD)/liblily.a
+	$(Q)$(CC) $(CFLAGS_ALL) $(WRAP) $^ $(LDLIBS_ALL) -lcmocka -o $@
+# Fault programs fail these calls of the library on demand (tests/fault/inject.h).
+WRAPPED := mem_try mmap open read write fsync rename mkostemp pthread_create
+$(filter $(BUILD)/tests/fault/%,$(TEST_BIN)): WRAP := $(WRAPPED:%=-Wl,--wrap=%)
+$(KERNELS): $(call to_obj,$(KERNEL_SRC)) $(BUILD)/liblily.a
+	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) -o $@
+$(FUZZ_BIN): $(BUILD)/%: $(BUILD)/%.o $(if $(findstring fuzzer,$(SAN)),,$(REPLAY)) $(BUILD)/liblily.a
+	$(Q)$(CC) $(CFLAGS_ALL) $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer) $^ $(LDLIBS_ALL) -o $@
 .PRECIOUS: $(BUILD)/tests/%.o
 
-#: make check-unit the unit tests of every layer
-.PHONY: check-unit
-check-unit: $(UNIT_BIN)
-	@tests/run.sh $(UNIT_BIN)
+scripts = $(sort $(wildcard $(addsuffix /*.sh,$(addprefix tests/,$1))))
+bins = $(foreach d,$1,$(filter $(BUILD)/tests/$d/%,$(TEST_BIN)))
+RUN = BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh
+# $(call suite,NAME,PROGRAMS): T=word keeps the programs whose path has it, and then no count is asked for.
+suite = @$(RUN) $(if $(T),,-s $1) $(if $(T),$(foreach p,$2,$(if $(findstring $(T),$p),$p)),$2)
 
--include $(UNIT_SRC:%.c=$(BUILD)/%.d)
+CHECK := $(call bins,unit golden state fault api) $(KERNELS) $(FUZZ_BIN) tests/layers.sh tests/headers.sh \
+  $(wildcard tests/install.sh) $(call scripts,cli api) $(wildcard tests/skills/skills.py)
+SAN_CHECK := $(call bins,unit golden fault) $(FUZZ_BIN)
+TSAN_CHECK := $(call bins,unit state api)
+SOAK := $(call bins,soak) $(call scripts,soak)
+
+.PHONY: check check-unit check-kernels check-golden check-san check-all tsan qemu check-qemu fuzz soak bench counts \
+  suite-san suite-tsan suite-qemu suite-fuzz
+#: make check          every suite once: unit, layers, headers, kernels, golden, state, fault, api, cli, skills
+check: $(BUILD)/lily $(BUILD)/liblily.a $(filter $(BUILD)/%,$(CHECK))
+	$(call suite,check,$(CHECK))
+#: make check-unit     the unit tests of every layer; check-golden, check-kernels: those alone
+check-unit: $(call bins,unit)
+	$(call suite,check-unit,$^)
+check-golden: $(call bins,golden)
+	$(call suite,check-golden,$^)
+check-kernels: $(KERNELS)
+	$(call suite,check-kernels,$^)
+#: make bench          speed of the kernels of every tier
+bench: $(KERNELS)
+	$(if $(KERNELS),$(KERNELS) --bench)
+
+#: make check-san      unit, golden and fault suites under AddressSanitizer and UBSan, then each fuzzer for 15 s
+check-san:
+	@tests/sum.sh "$(MAKE) SAN=address,undefined suite-san" "$(MAKE) fuzz FUZZ_SECONDS=15"
+suite-san: $(BUILD)/lily $(filter $(BUILD)/%,$(SAN_CHECK))
+	$(call suite,check-san,$(SAN_CHECK))
+#: make tsan           the suites that use threads under ThreadSanitizer
+tsan:
+	@$(MAKE) SAN=thread suite-tsan
+suite-tsan: $(BUILD)/lily $(TSAN_CHECK)
+	$(call suite,tsan,$(TSAN_CHECK))
+#: make fuzz           every fuzzer for FUZZ_SECONDS (60); finds go to build/fuzz, the kept corpus is tests/fuzz/corpus
+FUZZ_SECONDS ?= 60
+CLANG ?= clang-14
+fuzz:
+	@if tests/have.sh fuzz $(CLANG); then $(MAKE) CC=$(CLANG) SAN=fuzzer,address,undefined suite-fuzz; fi
+suite-fuzz: $(FUZZ_BIN)
+	@tests/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_BIN)
+#: make qemu           the aarch64 kernels and golden runner, cross-built and emulated (also: check-qemu)
+CROSS_CC ?= aarch64-linux-gnu-gcc
+QEMU ?= qemu-aarch64
+qemu check-qemu:
+	@if tests/have.sh qemu $(CROSS_CC) $(QEMU); then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
+suite-qemu: $(KERNELS)
+	@$(RUN) -s qemu -e $(QEMU) $(KERNELS)
+#: make soak           long runs
+soak: $(BUILD)/lily $(filter $(BUILD)/%,$(SOAK))
+	$(call suite,soak,$(SOAK))
+#: make check-all      everything that this machine can run: check, check-san, tsan, qemu, fuzz, soak, a fresh chroot
+check-all:
+	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" tests/chroot.sh
+#: make counts         the counts of the last run of each suite, in the form of tests/min_counts
+counts:
+	@cat build/*/counts-* 2>/dev/null
+
+ALL_SRC = $(LIB_SRC) $(CMD_SRC) $(TEST_C) $(KERNEL_SRC) $(FUZZ_SRC) $(wildcard tests/fuzz/replay.c)
+-include $(patsubst %.c,$(BUILD)/%.d,$(ALL_SRC))

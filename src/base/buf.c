@@ -2,6 +2,7 @@
 #include "base/buf.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,12 +23,14 @@ void buf_clear(struct buf *b)
 
 void buf_reserve(struct buf *b, size_t extra)
 {
-    size_t need = b->len + extra + 1;
+    /* A sum that wraps is a request that no machine can serve: it ends as every other lack of memory does. */
+    size_t need = extra < SIZE_MAX / 4 - b->len ? b->len + extra + 1 : SIZE_MAX;
     if (need <= b->cap) return;
     size_t cap = b->cap ? b->cap : 64;
-    while (cap < need) cap += cap / 2 + 64;
-    b->data = mem_resize(b->data, cap);
+    while (cap < need && need != SIZE_MAX) cap += cap / 2 + 64;
+    b->data = mem_resize(b->data, need == SIZE_MAX ? need : cap);
     b->cap = cap;
+    b->data[b->len] = 0;
 }
 
 void buf_add(struct buf *b, const void *data, size_t n)
@@ -71,7 +74,6 @@ const char *buf_str(const struct buf *b)
 char *buf_take(struct buf *b)
 {
     buf_reserve(b, 0);
-    b->data[b->len] = 0;
     char *p = b->data;
     memset(b, 0, sizeof *b);
     return p;

@@ -16,7 +16,7 @@ struct buf {
 
 void buf_free(struct buf *b);
 void buf_clear(struct buf *b); /* keeps the memory */
-void buf_reserve(struct buf *b, size_t extra);
+void buf_reserve(struct buf *b, size_t extra); /* room for extra more bytes and the NUL */
 void buf_add(struct buf *b, const void *data, size_t n);
 void buf_addz(struct buf *b, const char *s);
 void buf_addc(struct buf *b, char c);

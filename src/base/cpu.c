@@ -1,10 +1,12 @@
 /* CPU features from CPUID or the auxiliary vector, and the tiers they allow. */
 #include "base/cpu.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -84,13 +86,8 @@ bool cpu_tier_runs(enum cpu_tier tier)
     switch (tier) {
     case CPU_SCALAR: return true;
     case CPU_AVX2: return f->avx2 && f->fma && f->f16c;
-    case CPU_AVX512: return f->avx512 && f->avx2 && f->fma && f->f16c;
-    case CPU_NEON:
-#if defined(__aarch64__)
-        return true;
-#else
-        return false;
-#endif
+    case CPU_AVX512: return f->avx512_vnni && f->avx2 && f->fma && f->f16c;
+    case CPU_NEON: return f->neon_dotprod;
     default: return false;
     }
 }
@@ -102,12 +99,27 @@ enum cpu_tier cpu_best_tier(void)
     return CPU_SCALAR;
 }
 
+/* Processors that the control group's quota pays for, rounded up; INT_MAX without a quota. */
+static int quota_count(void)
+{
+    double quota, period;
+    int n = INT_MAX;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (!f) return n;
+    if (fscanf(f, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0 && quota / period < INT_MAX - 1)
+        n = (int)((quota + period - 1) / period);
+    fclose(f);
+    return n;
+}
+
 int cpu_count(void)
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    int n = CPU_COUNT(&set);
-    return n > 0 ? n : 1;
+    /* The call fails on machines with more processors than the set holds. */
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    int quota = quota_count();
+    if (n > quota) n = quota;
+    return n > 0 ? (int)n : 1;
 }
 
 void cpu_model_name(char *out, unsigned n)

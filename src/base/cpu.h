@@ -6,7 +6,10 @@
 
 #include <stdbool.h>
 
-/* Tiers in rising order; each one implies that the lower ones of the same architecture run too. */
+/*
+ * Tiers in rising order; each one implies that the lower ones of the same architecture run too. A tier needs all that its
+ * files are compiled for (mk/config.mk): avx2 also FMA and F16C, avx512 also VNNI, neon also the dot product of ARMv8.2.
+ */
 enum cpu_tier { CPU_SCALAR, CPU_AVX2, CPU_AVX512, CPU_NEON, CPU_TIERS };
 
 const char *cpu_tier_name(enum cpu_tier tier);                  /* "scalar", "avx2", … */
@@ -23,7 +26,7 @@ struct cpu_features {
 };
 const struct cpu_features *cpu_features(void);
 
-int cpu_count(void);                        /* processors this process may use, at least 1 */
+int cpu_count(void);                        /* processors this process may use (affinity, container quota), at least 1 */
 void cpu_model_name(char *out, unsigned n); /* as the system tells it; "unknown" otherwise */
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/err.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,11 +14,33 @@ const char *lily_status_name(lily_status status)
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown";
 }
 
-/* Keeps messages on one line whatever bytes a hostile file put into a name. */
-static void make_printable(char *s)
+/* Length of the well-formed UTF-8 character at s, which ends with a NUL; 0 if there is none. */
+static int utf8_length(const unsigned char *s)
 {
-    for (; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = '?';
+    if (s[0] < 0x80) return 1;
+    int n = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
+    if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    bool bad = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+               (s[0] == 0xf4 && s[1] > 0x8f);
+    return bad ? 0 : n;
+}
+
+/*
+ * Keeps messages on one line, valid and harmless to a terminal whatever bytes a hostile file put into a name: control
+ * characters (C1 too) and bytes that are no UTF-8, such as a character cut by the record's end, become question marks.
+ */
+static void make_printable(char *text)
+{
+    unsigned char *s = (unsigned char *)text;
+    while (*s) {
+        int n = utf8_length(s);
+        bool c1 = n == 2 && s[0] == 0xc2 && s[1] < 0xa0;
+        if (c1) s[1] = '?';
+        if (n == 0 || c1 || *s < 0x20 || *s == 0x7f) *s = '?', n = 1;
+        s += n;
+    }
 }
 
 lily_status err_set(struct lily_err *err, lily_status status, const char *fmt, ...)

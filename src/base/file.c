@@ -132,6 +132,7 @@ bool file_is_dir(const char *path)
 
 lily_status file_make_dirs(const char *path, struct lily_err *err)
 {
+    if (!*path) LILY_FAIL(err, LILY_ERR_USAGE, "an empty path names no folder");
     char *copy = mem_dupz(path);
     lily_status st = LILY_OK;
     for (char *p = copy + 1;; p++) {
@@ -146,6 +147,7 @@ lily_status file_make_dirs(const char *path, struct lily_err *err)
         if (!saved) break;
     }
     free(copy);
+    if (st == LILY_OK && !file_is_dir(path)) LILY_FAIL(err, LILY_ERR_IO, "%s: exists and is not a folder", path);
     return st;
 }
 

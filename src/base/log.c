@@ -11,7 +11,7 @@
 
 enum { BAR_WIDTH = 28 };
 static const double first_draw_ms = 250, redraw_ms = 100;
-static atomic_bool is_quiet;
+static atomic_bool is_quiet, bar_drawn;
 
 void log_quiet(bool quiet)
 {
@@ -22,7 +22,8 @@ static void print_line(const char *tag, const char *fmt, va_list ap)
 {
     char text[1024];
     vsnprintf(text, sizeof text, fmt, ap);
-    fprintf(stderr, "lily: %s%s\n", tag, text); /* one call, so that lines of threads do not mix */
+    /* One call, so that lines of threads do not mix; a bar is wiped first and comes back with its next step. */
+    fprintf(stderr, "%slily: %s%s\n", atomic_load(&bar_drawn) ? "\r\033[K" : "", tag, text);
 }
 
 void log_note(const char *fmt, ...)
@@ -78,10 +79,12 @@ void progress_at(struct progress *p, double done)
     fprintf(stderr, "/s, %.0f s left\033[K", share > 0 ? seconds / share - seconds : 0);
     p->drawn_ms = now;
     p->drawn = true;
+    atomic_store(&bar_drawn, true);
 }
 
 void progress_end(struct progress *p)
 {
     if (p->drawn) fputs("\r\033[K", stderr);
     p->drawn = false;
+    atomic_store(&bar_drawn, false);
 }

@@ -45,20 +45,46 @@ void *mem_try(size_t n, size_t size)
     return calloc(n ? n : 1, size ? size : 1);
 }
 
+/* Sanitizers watch the heap, not mappings: there, big blocks come from it. */
+#ifdef LILY_SAN
+static void *map_big(size_t n_bytes)
+{
+    size_t rounded = n_bytes > SIZE_MAX - 64 ? 0 : (n_bytes + 63) / 64 * 64;
+    void *p = rounded ? aligned_alloc(64, rounded) : NULL;
+    return p ? memset(p, 0, rounded) : NULL;
+}
+
+static void unmap_big(void *p, size_t n_bytes)
+{
+    (void)n_bytes;
+    free(p);
+}
+#else
 enum { HUGE_PAGE = 2 << 20 };
+
+static void *map_big(size_t n_bytes)
+{
+    void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    if (n_bytes >= HUGE_PAGE) madvise(p, n_bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+static void unmap_big(void *p, size_t n_bytes)
+{
+    munmap(p, n_bytes);
+}
+#endif
 
 lily_status mem_big(size_t n_bytes, const char *what, void **out, struct lily_err *err)
 {
-    *out = NULL;
-    void *p = mmap(NULL, n_bytes ? n_bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED)
+    *out = map_big(n_bytes ? n_bytes : 1);
+    if (!*out)
         LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %s: %zu bytes were refused by the system", what, n_bytes);
-    if (n_bytes >= HUGE_PAGE) madvise(p, n_bytes, MADV_HUGEPAGE);
-    *out = p;
     return LILY_OK;
 }
 
 void mem_big_free(void *p, size_t n_bytes)
 {
-    if (p) munmap(p, n_bytes ? n_bytes : 1);
+    if (p) unmap_big(p, n_bytes ? n_bytes : 1);
 }
