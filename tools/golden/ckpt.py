@@ -77,11 +77,14 @@ def unpack(words, bits):
 
 
 def half_away(x):
-    return np.copysign(np.floor(np.abs(x) + np.float32(0.5)), x)
+    t = np.trunc(x)
+    return np.where(np.abs(x - t) >= np.float32(0.5), t + np.copysign(np.float32(1), x), t).astype(np.float32)
 
 
-def quantize(w, bits, gpu=True):
-    """float32 [..., I] -> (words U32, scales BF16 bits, biases BF16 bits): model.md 2.5."""
+def affine(w, bits, gpu=True):
+    """float32 [..., I] -> (codes uint32 [..., I], scales, biases float32 [..., I/64], not yet rounded): model.md 2.5.
+
+    gpu: the rule of MLX's GPU kernels, else that of its CPU backend."""
     rnd = half_away if gpu else np.rint
     g = np.ascontiguousarray(w, np.float32).reshape(*w.shape[:-1], -1, GROUP)
     n = np.float32((1 << bits) - 1)
@@ -95,7 +98,13 @@ def quantize(w, bits, gpu=True):
     s = np.where(q0 != 0, edge / np.where(q0 != 0, q0, np.float32(1)), s).astype(np.float32)
     b = np.where(q0 != 0, edge, np.float32(0)).astype(np.float32)
     codes = np.clip(rnd((g - b[..., None]) / s[..., None]), 0, n).astype(np.uint32)
-    return pack(codes.reshape(w.shape), bits), to_bf16(s), to_bf16(b)
+    return codes.reshape(w.shape), s, b
+
+
+def quantize(w, bits, gpu=True):
+    """float32 [..., I] -> (words U32, scales BF16 bits, biases BF16 bits)."""
+    codes, s, b = affine(w, bits, gpu)
+    return pack(codes, bits), to_bf16(s), to_bf16(b)
 
 
 def dequantize(words, scales, biases, bits, dtype=np.float64):
