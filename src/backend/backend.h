@@ -46,7 +46,7 @@ struct batch {
     const int32_t *ids;           /* (n_rows) token ids, checked to be < vocab by the caller */
     int n_logits;                 /* rows whose logits are wanted, at most max_logits */
     const int32_t *logit_rows;    /* (n_logits) rising row numbers */
-    float *logits;                /* (n_logits, vocab) fp32, host memory, written by the head step */
+    float *logits;                /* (n_logits, shape_logits_ld) fp32, host memory, written by the head step */
 };
 
 /* Weights of the layers; all borrowed by the steps. Shapes are rows x cols of the matrix. */

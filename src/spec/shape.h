@@ -42,6 +42,12 @@ static inline int shape_gdn_value_dim(const struct model_shape *s)
     return s->n_gdn_v_heads * GDN_DIM;
 }
 
+/* Floats from one row of logits to the next: vocab rounded up to 16. The first vocab are logits, the rest is padding. */
+static inline int shape_logits_ld(const struct model_shape *s)
+{
+    return (s->vocab + 15) / 16 * 16;
+}
+
 /* fp32 elements of one sequence's recurrent state over all gated-delta layers: (n_linear, n_gdn_v_heads, v 128, k 128). */
 static inline size_t shape_recurrent_floats(const struct model_shape *s)
 {

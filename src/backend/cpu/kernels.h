@@ -40,7 +40,7 @@ struct act {
 /* One row block times n activation rows. */
 struct block_job {
     const uint8_t *block; /* col_tiles tiles */
-    int col_tiles;        /* = act->ld / 64 */
+    int col_tiles;        /* at most act->ld / 64 */
     const struct act *act;
     const int32_t *rows;  /* (n) rows of act to use; NULL: 0 … n-1 */
     int n;

@@ -1,0 +1,162 @@
+/* The CPU backend object: creation, weights, and the table of its steps. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/mem.h"
+
+static void destroy(struct backend *be)
+{
+    struct cpu_backend *c = cpu_of(be);
+    workspace_free(&c->ws);
+    pool_free(c->pool);
+    free(c->place);
+    free(c);
+}
+
+static lily_status load_matrix(struct backend *be, const struct module_view *m, struct matrix **out,
+                               struct lily_err *err)
+{
+    return matrix_pack(m, cpu_of(be)->pool, out, err);
+}
+
+static void free_matrix(struct backend *be, struct matrix *m)
+{
+    (void)be;
+    matrix_free(m);
+}
+
+static lily_status load_vector(struct backend *be, const float *data, size_t n, struct vector **out,
+                               struct lily_err *err)
+{
+    (void)be;
+    struct vector *v = mem_new(sizeof *v);
+    size_t bytes = (n * sizeof(float) + 63) / 64 * 64;
+    v->n = n;
+    v->data = aligned_alloc(64, bytes ? bytes : 64);
+    if (!v->data) {
+        free(v);
+        *out = NULL;
+        LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for a vector of %zu numbers", n);
+    }
+    memcpy(v->data, data, n * sizeof(float));
+    *out = v;
+    return LILY_OK;
+}
+
+static void free_vector(struct backend *be, struct vector *v)
+{
+    (void)be;
+    if (v) free(v->data);
+    free(v);
+}
+
+static lily_status seq_new(struct backend *be, struct seq **out, struct lily_err *err)
+{
+    return state_seq_new(&cpu_of(be)->states, out, err);
+}
+
+static void seq_free(struct backend *be, struct seq *s)
+{
+    (void)be;
+    state_seq_free(s);
+}
+
+static void seq_reset(struct backend *be, struct seq *s)
+{
+    (void)be;
+    state_seq_reset(s);
+}
+
+static int seq_length(const struct seq *s)
+{
+    return s->length;
+}
+
+static lily_status seq_reserve(struct backend *be, struct seq *s, int n, struct lily_err *err)
+{
+    (void)be;
+    return state_seq_reserve(s, n, err);
+}
+
+static lily_status border_save(struct backend *be, const struct seq *s, struct border **out, struct lily_err *err)
+{
+    (void)be;
+    return state_border_save(s, out, err);
+}
+
+static void border_restore(struct backend *be, struct seq *s, const struct border *b)
+{
+    (void)be;
+    state_border_restore(s, b);
+}
+
+static void border_free(struct backend *be, struct border *b)
+{
+    (void)be;
+    state_border_free(b);
+}
+
+static size_t border_bytes(const struct backend *be)
+{
+    return state_border_bytes(&((const struct cpu_backend *)be)->states);
+}
+
+static void read_hidden(struct backend *be, float *out)
+{
+    struct cpu_backend *c = cpu_of(be);
+    memcpy(out, c->ws.x, sizeof(float) * (size_t)c->batch->n_rows * (size_t)be->shape.hidden);
+}
+
+static const struct backend_ops cpu_ops = {
+    .step = {.begin = cpu_step_begin,
+             .embed = cpu_step_embed,
+             .gdn_in = cpu_step_gdn_in,
+             .gdn_mix = cpu_step_gdn_mix,
+             .gdn_out = cpu_step_gdn_out,
+             .attn_in = cpu_step_attn_in,
+             .attn_mix = cpu_step_attn_mix,
+             .attn_out = cpu_step_attn_out,
+             .moe_route = cpu_step_moe_route,
+             .moe_experts = cpu_step_moe_experts,
+             .head = cpu_step_head,
+             .end = cpu_step_end,
+             .read_hidden = read_hidden},
+    .destroy = destroy,
+    .load_matrix = load_matrix,
+    .free_matrix = free_matrix,
+    .load_vector = load_vector,
+    .free_vector = free_vector,
+    .seq_new = seq_new,
+    .seq_free = seq_free,
+    .seq_reset = seq_reset,
+    .seq_length = seq_length,
+    .seq_reserve = seq_reserve,
+    .border_save = border_save,
+    .border_restore = border_restore,
+    .border_free = border_free,
+    .border_bytes = border_bytes,
+};
+
+lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, struct lily_err *err)
+{
+    *out = NULL;
+    struct cpu_backend *c = mem_new(sizeof *c);
+    c->base.ops = &cpu_ops;
+    c->base.shape = o->shape;
+    c->base.limits = (struct backend_limits){o->max_rows, o->max_logits};
+    cpu_kernels_init(&c->kernels, o->tier);
+    state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->max_pages);
+    c->place = mem_new(sizeof *c->place * (size_t)o->max_rows);
+    for (int f = 0; f < ROTARY_DIM / 2; f++)
+        c->frequency[f] = pow(o->shape.rope_theta, -2.0 * f / ROTARY_DIM);
+    lily_status st = pool_create(o->threads, &c->pool, err);
+    if (st == LILY_OK) st = workspace_new(&c->ws, &c->base.shape, o->max_rows, o->max_logits, err);
+    if (st != LILY_OK) {
+        destroy(&c->base);
+        return st;
+    }
+    *out = &c->base;
+    return LILY_OK;
+}

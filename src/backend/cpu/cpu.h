@@ -1,0 +1,132 @@
+/*
+ * The CPU backend: the object behind struct backend, its workspace, and what its step files share.
+ *
+ * A step runs as a few fork-join calls on the pool; inside one, work is split statically over rows, row blocks or heads.
+ * Engine thread only.
+ */
+#ifndef LILY_BACKEND_CPU_CPU_H
+#define LILY_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/matrix.h"
+#include "backend/cpu/state.h"
+#include "base/pool.h"
+
+struct cpu_options {
+    struct model_shape shape;
+    int threads;
+    enum cpu_tier tier;
+    int max_rows, max_logits;
+    bool kv_f32;
+    long max_pages; /* KV pages of 64 tokens; 0: no limit */
+};
+
+/* Owned by the caller: backend->ops->destroy. */
+lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, struct lily_err *err);
+
+/* Memory of the workspace for these options, for the plan. */
+size_t cpu_workspace_bytes(const struct model_shape *shape, int max_rows);
+
+/* ---- inside the backend ---- */
+
+struct vector {
+    float *data; /* owned, 64-byte aligned */
+    size_t n;
+};
+
+/* One row of a batch. */
+struct row_place {
+    struct seq *seq; /* borrowed */
+    int pos;         /* absolute position of the token */
+};
+
+/* Tokens of a batch that chose one expert. */
+struct expert_group {
+    int expert;
+    int first, n; /* range of slots, and of rows in workspace.inner and expert_out */
+};
+
+/* All intermediates of one batch; n is max_rows. Sizes in floats unless said. */
+struct workspace {
+    float *x;            /* (n, hidden) residual stream */
+    struct act norm;     /* (n, hidden) normed input of a mixer or of the experts */
+    float *rotary;       /* (n, 64): cos of 32 frequencies, then sin */
+    float *qkv;          /* (n, ld_qkv) pre-convolution rows */
+    float *conv;         /* (n, conv_dim) */
+    float *z;            /* (n, value_dim) */
+    float *b, *a;        /* (n, ld_heads) in: projections; out: beta and decay */
+    struct act mixed;    /* (n, value_dim or n_q_heads*256) input of the output projection */
+    float *q;            /* (n, n_q_heads*512) queries and gates */
+    float *k, *v;        /* (n, n_kv_heads*256) */
+    float *router;       /* (n, ld_experts) logits */
+    float *shared_gate;  /* (n, 16) first column used */
+    int32_t *top;        /* (n, 8) experts, best first */
+    float *top_weight;   /* (n, 8) */
+    struct expert_group *groups; /* (n_experts) */
+    int n_groups;
+    int32_t *slot_token; /* (n*8) slots sorted by expert: the batch row of each */
+    int32_t *slot_of;    /* (n, 8) the slot of a row's choices, best first */
+    struct act inner;    /* (n*8, expert_dim) silu(gate)*up of each slot */
+    struct act shared;   /* (n, shared_dim) */
+    float *expert_out;   /* (n*8, ld_hidden) */
+    float *shared_out;   /* (n, ld_hidden) */
+    struct act head;     /* (max_logits, hidden) */
+    int ld_qkv, ld_z, ld_heads, ld_q, ld_kv, ld_experts, ld_hidden;
+    void *block;         /* owned: everything above */
+    size_t bytes;
+};
+
+struct cpu_backend {
+    struct backend base;
+    struct pool *pool; /* owned */
+    struct cpu_kernels kernels;
+    struct state_pool states;
+    struct workspace ws;
+    const struct batch *batch;  /* borrowed between begin and end */
+    struct row_place *place;    /* owned; (max_rows) */
+    double frequency[ROTARY_DIM / 2]; /* radians per position */
+};
+
+static inline struct cpu_backend *cpu_of(struct backend *be)
+{
+    return (struct cpu_backend *)be;
+}
+
+static inline int round_up(int n, int unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+lily_status workspace_new(struct workspace *ws, const struct model_shape *s, int max_rows, int max_logits,
+                          struct lily_err *err);
+void workspace_free(struct workspace *ws);
+
+/* y[i] = matrix * act row i for the batch's rows, on all threads; y has leading dimension ldy. */
+struct linear {
+    const struct matrix *matrix;
+    float *y;
+    int ldy;
+};
+/* Several products of the same rows in one fork-join call. */
+void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, const struct act *act, int n_rows);
+/* norm = rms(x) * w for every row, with group sums. */
+void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out);
+/* x += y, rows of leading dimension ldy. */
+void cpu_add_rows(struct cpu_backend *c, const float *y, int ldy);
+
+/* The steps, one file each. */
+void cpu_step_begin(struct backend *be, const struct batch *batch);
+void cpu_step_embed(struct backend *be, const struct matrix *table);
+void cpu_step_head(struct backend *be, const struct vector *norm, const struct matrix *head);
+lily_status cpu_step_end(struct backend *be, struct lily_err *err);
+void cpu_step_gdn_in(struct backend *be, const struct gdn_weights *w);
+void cpu_step_gdn_mix(struct backend *be, const struct gdn_weights *w, int index);
+void cpu_step_gdn_out(struct backend *be, const struct gdn_weights *w);
+void cpu_step_attn_in(struct backend *be, const struct attn_weights *w, int index);
+void cpu_step_attn_mix(struct backend *be, int index);
+void cpu_step_attn_out(struct backend *be, const struct attn_weights *w);
+void cpu_step_moe_route(struct backend *be, const struct moe_weights *w);
+void cpu_step_moe_experts(struct backend *be, const struct moe_weights *w);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * Packed matrices: a module of a checkpoint in the tile layout of cpu/kernels.h. Rows are padded to 16 and columns to 128
+ * with zero weights, so kernels never see a ragged edge.
+ *
+ * Layout in memory: experts, then row blocks, then tiles along the columns, each as kernels.h says. Immutable after pack.
+ */
+#ifndef LILY_BACKEND_CPU_MATRIX_H
+#define LILY_BACKEND_CPU_MATRIX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/cpu/kernels.h"
+#include "base/err.h"
+#include "base/pool.h"
+#include "spec/tensor.h"
+
+enum matrix_kind { MATRIX_Q4, MATRIX_Q8, MATRIX_F32 };
+
+struct matrix {
+    enum matrix_kind kind;
+    int n_experts, rows, cols; /* logical */
+    int n_blocks;              /* row blocks per expert */
+    int col_tiles;             /* even */
+    size_t tile_bytes, block_bytes, expert_bytes, bytes;
+    uint8_t *data; /* owned (mem_big), 64-byte aligned */
+};
+
+/* Packs on all threads of the pool. The result is owned: matrix_free. */
+lily_status matrix_pack(const struct module_view *m, struct pool *pool, struct matrix **out, struct lily_err *err);
+void matrix_free(struct matrix *m);
+
+static inline const uint8_t *matrix_block(const struct matrix *m, int expert, int block)
+{
+    return m->data + (size_t)expert * m->expert_bytes + (size_t)block * m->block_bytes;
+}
+
+/* One row as fp32: cols values of scale*q + bias. */
+void matrix_row(const struct matrix *m, int expert, int row, float *out);
+
+/* Runs the kernel of the matrix's kind. */
+static inline void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job)
+{
+    if (m->kind == MATRIX_Q4) k->matmul_q4(job);
+    else if (m->kind == MATRIX_Q8) k->matmul_q8(job);
+    else k->matmul_f32(job);
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* Full attention layers (MODEL.md, Full attention): projections, norms, rotation, KV append, softmax attention, output. */
+#include <math.h>
+
+#include "backend/cpu/cpu.h"
+
+struct attn_step {
+    struct cpu_backend *c;
+    const struct attn_weights *w;
+    int index; /* among the full-attention layers */
+};
+
+/* Half-split rotation of the first 64 dimensions: (x_j, x_{j+32}). angles: 32 cosines, then 32 sines. */
+static void rotate(float *x, const float *angles)
+{
+    enum { HALF = ROTARY_DIM / 2 };
+    for (int j = 0; j < HALF; j++) {
+        float c = angles[j], s = angles[HALF + j], a = x[j], b = x[HALF + j];
+        x[j] = a * c - b * s;
+        x[HALF + j] = a * s + b * c;
+    }
+}
+
+/* Query heads of one row: norm, rotation, and the softmax scale 1/16, all in place. */
+static void query_row(const struct attn_step *j, long t)
+{
+    struct cpu_backend *c = j->c;
+    const float scale = 1.0f / 16; /* 1/sqrt(256), a power of two: exact */
+    for (int h = 0; h < c->base.shape.n_q_heads; h++) {
+        float *q = c->ws.q + t * c->ws.ld_q + (long)h * 2 * HEAD_DIM;
+        c->kernels.rms_norm(q, q, j->w->q_norm->data, HEAD_DIM, c->base.shape.rms_eps);
+        rotate(q, c->ws.rotary + t * ROTARY_DIM);
+        for (int i = 0; i < HEAD_DIM; i++) q[i] *= scale;
+    }
+}
+
+static void key_value_row(const struct attn_step *j, long t)
+{
+    struct cpu_backend *c = j->c;
+    const struct row_place *place = &c->place[t];
+    for (int h = 0; h < c->base.shape.n_kv_heads; h++) {
+        float *k = c->ws.k + t * c->ws.ld_kv + (long)h * HEAD_DIM;
+        c->kernels.rms_norm(k, k, j->w->k_norm->data, HEAD_DIM, c->base.shape.rms_eps);
+        rotate(k, c->ws.rotary + t * ROTARY_DIM);
+        size_t offset = state_k_offset(&c->states, j->index, h);
+        state_kv_store(place->seq, offset, place->pos, k);
+        state_kv_store(place->seq, offset + c->states.head_bytes, place->pos,
+                       c->ws.v + t * c->ws.ld_kv + (long)h * HEAD_DIM);
+    }
+}
+
+static void append_part(void *arg, int thread, int n_threads)
+{
+    const struct attn_step *j = arg;
+    long lo, hi;
+    pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
+    for (long t = lo; t < hi; t++) {
+        query_row(j, t);
+        key_value_row(j, t);
+    }
+}
+
+void cpu_step_attn_in(struct backend *be, const struct attn_weights *w, int index)
+{
+    struct cpu_backend *c = cpu_of(be);
+    struct workspace *ws = &c->ws;
+    cpu_norm_rows(c, ws->x, w->norm, &ws->norm);
+    struct linear l[] = {{w->q, ws->q, ws->ld_q}, {w->k, ws->k, ws->ld_kv}, {w->v, ws->v, ws->ld_kv}};
+    cpu_linear(c, l, 3, &ws->norm, c->batch->n_rows);
+    struct attn_step job = {c, w, index};
+    pool_run(c->pool, append_part, &job);
+}
+
+/* Query heads [first, first+n) of one row, all of one KV head; then the output gate and the group sums. */
+static void attend(const struct attn_step *j, long t, int first, int n)
+{
+    struct cpu_backend *c = j->c;
+    struct workspace *ws = &c->ws;
+    const struct model_shape *s = &c->base.shape;
+    const struct row_place *place = &c->place[t];
+    size_t offset = state_k_offset(&c->states, j->index, first / (s->n_q_heads / s->n_kv_heads));
+    float *q = ws->q + t * ws->ld_q + (long)first * 2 * HEAD_DIM, *out = ws->mixed.x + t * ws->mixed.ld + (long)first * HEAD_DIM;
+    struct attn_job job = {.q = q,
+                           .ldq = 2 * HEAD_DIM,
+                           .n_q = n,
+                           .pages = place->seq->pages,
+                           .k_offset = offset,
+                           .v_offset = offset + c->states.head_bytes,
+                           .bf16 = c->states.kv_bf16,
+                           .n_keys = place->pos + 1,
+                           .out = out,
+                           .ldo = HEAD_DIM};
+    c->kernels.attention(&job);
+    for (int h = 0; h < n; h++) {
+        float *o = out + (long)h * HEAD_DIM;
+        c->kernels.sigmoid_mul(o, o, q + (long)h * 2 * HEAD_DIM + HEAD_DIM, HEAD_DIM);
+    }
+    c->kernels.group_sums(ws->mixed.sums + t * (ws->mixed.ld / QUANT_GROUP) + (long)first * (HEAD_DIM / QUANT_GROUP), out,
+                          n * (HEAD_DIM / QUANT_GROUP));
+}
+
+/* Units are a row's query heads of one KV head, halved while there are fewer units than threads. */
+static void mix_part(void *arg, int thread, int n_threads)
+{
+    const struct attn_step *j = arg;
+    const struct model_shape *s = &j->c->base.shape;
+    int group = s->n_q_heads / s->n_kv_heads;
+    while (group > ATTN_MAX_Q || (group % 2 == 0 && (long)j->c->batch->n_rows * (s->n_q_heads / group) < n_threads))
+        group = group % 2 ? 1 : group / 2;
+    int per_row = s->n_q_heads / group;
+    long lo, hi;
+    pool_range((long)j->c->batch->n_rows * per_row, thread, n_threads, &lo, &hi);
+    for (long i = lo; i < hi; i++) attend(j, i / per_row, (int)(i % per_row) * group, group);
+}
+
+void cpu_step_attn_mix(struct backend *be, int index)
+{
+    struct attn_step job = {cpu_of(be), NULL, index};
+    pool_run(job.c->pool, mix_part, &job);
+}
+
+void cpu_step_attn_out(struct backend *be, const struct attn_weights *w)
+{
+    struct cpu_backend *c = cpu_of(be);
+    struct linear l = {w->o, c->ws.shared_out, c->ws.ld_hidden};
+    cpu_linear(c, &l, 1, &c->ws.mixed, c->batch->n_rows);
+    cpu_add_rows(c, c->ws.shared_out, c->ws.ld_hidden);
+}

@@ -1,0 +1,51 @@
+/* The steps at both ends of a pass: begin (positions, rotary angles), embedding, head, end. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+
+void cpu_step_begin(struct backend *be, const struct batch *batch)
+{
+    struct cpu_backend *c = cpu_of(be);
+    c->batch = batch;
+    int row = 0;
+    for (int i = 0; i < batch->n_seqs; i++)
+        for (int t = 0; t < batch->seqs[i].n; t++, row++)
+            c->place[row] = (struct row_place){batch->seqs[i].seq, batch->seqs[i].seq->length + t};
+    for (int r = 0; r < row; r++)
+        for (int f = 0; f < ROTARY_DIM / 2; f++) {
+            double angle = c->place[r].pos * c->frequency[f];
+            c->ws.rotary[(long)r * ROTARY_DIM + f] = (float)cos(angle);
+            c->ws.rotary[(long)r * ROTARY_DIM + ROTARY_DIM / 2 + f] = (float)sin(angle);
+        }
+}
+
+void cpu_step_embed(struct backend *be, const struct matrix *table)
+{
+    struct cpu_backend *c = cpu_of(be);
+    for (int t = 0; t < c->batch->n_rows; t++) matrix_row(table, 0, c->batch->ids[t], c->ws.x + (long)t * be->shape.hidden);
+}
+
+void cpu_step_head(struct backend *be, const struct vector *norm, const struct matrix *head)
+{
+    struct cpu_backend *c = cpu_of(be);
+    const struct batch *b = c->batch;
+    const struct model_shape *s = &be->shape;
+    for (int i = 0; i < b->n_logits; i++) {
+        float *row = c->ws.head.x + (long)i * c->ws.head.ld;
+        c->kernels.rms_norm(row, c->ws.x + (long)b->logit_rows[i] * s->hidden, norm->data, s->hidden, s->rms_eps);
+        c->kernels.group_sums(c->ws.head.sums + (long)i * (c->ws.head.ld / QUANT_GROUP), row, s->hidden / QUANT_GROUP);
+    }
+    if (!b->n_logits) return;
+    struct linear l = {head, b->logits, shape_logits_ld(s)};
+    cpu_linear(c, &l, 1, &c->ws.head, b->n_logits);
+}
+
+lily_status cpu_step_end(struct backend *be, struct lily_err *err)
+{
+    (void)err;
+    struct cpu_backend *c = cpu_of(be);
+    for (int i = 0; i < c->batch->n_seqs; i++) c->batch->seqs[i].seq->length += c->batch->seqs[i].n;
+    c->batch = NULL;
+    return LILY_OK;
+}

@@ -1,0 +1,237 @@
+/* The mixture of experts (MODEL.md, MoE block): norm, router and top 8, grouped expert products, weighted sum. */
+#include <math.h>
+
+#include "backend/cpu/cpu.h"
+
+/* The 8 highest router logits, best first (the lower index on a tie), and their softmax over the 8. */
+static void choose_experts(const float *logits, int n_experts, int32_t *top, float *weight)
+{
+    int n = 0;
+    for (int e = 0; e < n_experts; e++) {
+        if (n == EXPERTS_PER_TOKEN && !(logits[e] > logits[top[n - 1]])) continue;
+        int at = n < EXPERTS_PER_TOKEN ? n++ : n - 1;
+        while (at > 0 && logits[e] > logits[top[at - 1]]) {
+            top[at] = top[at - 1];
+            at--;
+        }
+        top[at] = e;
+    }
+    /* Renormalised top-8 probabilities: the softmax's own denominator cancels. */
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += weight[i] = expf(logits[top[i]] - logits[top[0]]);
+    for (int i = 0; i < n; i++) weight[i] /= sum;
+}
+
+/* Sorts the batch's choices by expert, in order of rows within each. */
+static void group_slots(struct workspace *ws, int n_rows, int n_experts)
+{
+    int count[MAX_EXPERTS] = {0}, next[MAX_EXPERTS], n_slots = n_rows * EXPERTS_PER_TOKEN, at = 0;
+    for (int i = 0; i < n_slots; i++) count[ws->top[i]]++;
+    ws->n_groups = 0;
+    for (int e = 0; e < n_experts; e++) {
+        next[e] = at;
+        if (count[e]) ws->groups[ws->n_groups++] = (struct expert_group){e, at, count[e]};
+        at += count[e];
+    }
+    for (int i = 0; i < n_slots; i++) {
+        int slot = next[ws->top[i]]++;
+        ws->slot_token[slot] = i / EXPERTS_PER_TOKEN;
+        ws->slot_of[i] = slot;
+    }
+}
+
+void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
+{
+    struct cpu_backend *c = cpu_of(be);
+    struct workspace *ws = &c->ws;
+    int n = c->batch->n_rows, n_experts = be->shape.n_experts;
+    cpu_norm_rows(c, ws->x, w->norm, &ws->norm);
+    struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
+    cpu_linear(c, l, 2, &ws->norm, n);
+    for (int t = 0; t < n; t++)
+        choose_experts(ws->router + (long)t * ws->ld_experts, n_experts, ws->top + t * EXPERTS_PER_TOKEN,
+                       ws->top_weight + t * EXPERTS_PER_TOKEN);
+    group_slots(ws, n, n_experts);
+}
+
+struct expert_job {
+    struct cpu_backend *c;
+    const struct moe_weights *w;
+};
+
+/* A thread's share of all (group, row block) units, in units of cost; a unit belongs to the share in which it begins. */
+struct share {
+    double lo, hi, at;
+};
+
+/* Reading a block costs about as much as computing four rows with it. */
+static double block_cost(int n_rows)
+{
+    return n_rows + 4.0;
+}
+
+static struct share share_of(const struct cpu_backend *c, int blocks, int shared_blocks, int thread, int n_threads)
+{
+    double total = shared_blocks * block_cost(c->batch->n_rows);
+    for (int g = 0; g < c->ws.n_groups; g++) total += blocks * block_cost(c->ws.groups[g].n);
+    return (struct share){total * thread / n_threads, total * (thread + 1) / n_threads, 0};
+}
+
+/* Which of the next `blocks` units belong to the share: [*first, *last). */
+static void take_blocks(struct share *s, int blocks, int n_rows, int *first, int *last)
+{
+    double cost = block_cost(n_rows), lo = ceil((s->lo - s->at) / cost), hi = ceil((s->hi - s->at) / cost);
+    *first = lo <= 0 ? 0 : lo >= blocks ? blocks : (int)lo;
+    *last = hi <= 0 ? 0 : hi >= blocks ? blocks : (int)hi;
+    s->at += blocks * cost;
+}
+
+/* One expert (routed or shared) and its rows. */
+struct expert_run {
+    const struct matrix *gate, *up, *down;
+    int expert;
+    const int32_t *rows; /* batch rows; NULL: all in order */
+    int first, n;        /* rows of inner and out */
+    struct act *inner;
+    float *out;          /* (…, ld_hidden) */
+};
+
+/* inner = silu(gate*x) * (up*x) for one row block, 64 rows at a time so that both halves stay in cache. */
+static void inner_block(struct cpu_backend *c, const struct expert_run *e, int block)
+{
+    enum { PIECE = 64 };
+    float gate[PIECE * BLOCK_ROWS], up[PIECE * BLOCK_ROWS];
+    int32_t rows[PIECE];
+    for (int i = 0; i < e->n; i += PIECE) {
+        int n = e->n - i < PIECE ? e->n - i : PIECE;
+        for (int r = 0; r < n; r++) rows[r] = e->rows ? e->rows[i + r] : i + r;
+        struct block_job job = {.block = matrix_block(e->gate, e->expert, block),
+                                .col_tiles = e->gate->col_tiles,
+                                .act = &c->ws.norm,
+                                .rows = rows,
+                                .n = n,
+                                .y = gate,
+                                .ldy = BLOCK_ROWS};
+        matrix_run(&c->kernels, e->gate, &job);
+        job.block = matrix_block(e->up, e->expert, block);
+        job.y = up;
+        matrix_run(&c->kernels, e->up, &job);
+        for (int r = 0; r < n; r++)
+            c->kernels.silu_mul(e->inner->x + (long)(e->first + i + r) * e->inner->ld + (long)block * BLOCK_ROWS,
+                                gate + r * BLOCK_ROWS, up + r * BLOCK_ROWS, BLOCK_ROWS);
+    }
+}
+
+static void down_block(struct cpu_backend *c, const struct expert_run *e, int block)
+{
+    struct act in = *e->inner;
+    in.x += (long)e->first * in.ld;
+    in.sums += (long)e->first * (in.ld / QUANT_GROUP);
+    struct block_job job = {.block = matrix_block(e->down, e->expert, block),
+                            .col_tiles = e->down->col_tiles,
+                            .act = &in,
+                            .n = e->n,
+                            .y = e->out + (long)e->first * c->ws.ld_hidden + (long)block * BLOCK_ROWS,
+                            .ldy = c->ws.ld_hidden};
+    matrix_run(&c->kernels, e->down, &job);
+}
+
+static struct expert_run shared_run(const struct expert_job *j)
+{
+    struct workspace *ws = &j->c->ws;
+    return (struct expert_run){.gate = j->w->shared_gate_proj,
+                               .up = j->w->shared_up,
+                               .down = j->w->shared_down,
+                               .n = j->c->batch->n_rows,
+                               .inner = &ws->shared,
+                               .out = ws->shared_out};
+}
+
+static struct expert_run routed_run(const struct expert_job *j, const struct expert_group *g)
+{
+    struct workspace *ws = &j->c->ws;
+    return (struct expert_run){.gate = j->w->gate,
+                               .up = j->w->up,
+                               .down = j->w->down,
+                               .expert = g->expert,
+                               .rows = ws->slot_token + g->first,
+                               .first = g->first,
+                               .n = g->n,
+                               .inner = &ws->inner,
+                               .out = ws->expert_out};
+}
+
+typedef void (*block_fn)(struct cpu_backend *c, const struct expert_run *e, int block);
+
+/* Runs fn over this thread's share of the row blocks of the shared and of every chosen expert. */
+static void run_share(const struct expert_job *j, struct share share, int blocks, int shared_blocks, block_fn fn)
+{
+    int first, last;
+    struct expert_run e = shared_run(j);
+    take_blocks(&share, shared_blocks, e.n, &first, &last);
+    for (int b = first; b < last; b++) fn(j->c, &e, b);
+    for (int g = 0; g < j->c->ws.n_groups; g++) {
+        take_blocks(&share, blocks, j->c->ws.groups[g].n, &first, &last);
+        if (first == last) continue;
+        e = routed_run(j, &j->c->ws.groups[g]);
+        for (int b = first; b < last; b++) fn(j->c, &e, b);
+    }
+}
+
+static void inner_part(void *arg, int thread, int n_threads)
+{
+    const struct expert_job *j = arg;
+    int blocks = j->w->gate->n_blocks, shared_blocks = j->w->shared_gate_proj->n_blocks;
+    run_share(j, share_of(j->c, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, inner_block);
+}
+
+static void sums_of(struct cpu_backend *c, struct act *a, long lo, long hi, int width)
+{
+    for (long r = lo; r < hi; r++)
+        c->kernels.group_sums(a->sums + r * (a->ld / QUANT_GROUP), a->x + r * a->ld, width / QUANT_GROUP);
+}
+
+static void sums_part(void *arg, int thread, int n_threads)
+{
+    const struct expert_job *j = arg;
+    struct workspace *ws = &j->c->ws;
+    long lo, hi;
+    pool_range((long)j->c->batch->n_rows * EXPERTS_PER_TOKEN, thread, n_threads, &lo, &hi);
+    sums_of(j->c, &ws->inner, lo, hi, j->c->base.shape.expert_dim);
+    pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
+    sums_of(j->c, &ws->shared, lo, hi, j->c->base.shape.shared_dim);
+}
+
+static void down_part(void *arg, int thread, int n_threads)
+{
+    const struct expert_job *j = arg;
+    int blocks = j->w->down->n_blocks, shared_blocks = j->w->shared_down->n_blocks;
+    run_share(j, share_of(j->c, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, down_block);
+}
+
+/* x += sum of the chosen experts by weight, best first, + sigmoid(shared gate) * shared expert. */
+static void combine_part(void *arg, int thread, int n_threads)
+{
+    const struct expert_job *j = arg;
+    struct workspace *ws = &j->c->ws;
+    int hidden = j->c->base.shape.hidden;
+    long lo, hi;
+    pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
+    for (long t = lo; t < hi; t++) {
+        float *x = ws->x + t * hidden;
+        for (int i = 0; i < EXPERTS_PER_TOKEN; i++)
+            j->c->kernels.add_scaled(x, ws->expert_out + (long)ws->slot_of[t * EXPERTS_PER_TOKEN + i] * ws->ld_hidden,
+                                     ws->top_weight[t * EXPERTS_PER_TOKEN + i], hidden);
+        float gate = 1 / (1 + expf(-ws->shared_gate[t * BLOCK_ROWS]));
+        j->c->kernels.add_scaled(x, ws->shared_out + t * ws->ld_hidden, gate, hidden);
+    }
+}
+
+void cpu_step_moe_experts(struct backend *be, const struct moe_weights *w)
+{
+    struct expert_job job = {cpu_of(be), w};
+    pool_run(job.c->pool, inner_part, &job);
+    pool_run(job.c->pool, sums_part, &job);
+    pool_run(job.c->pool, down_part, &job);
+    pool_run(job.c->pool, combine_part, &job);
+}

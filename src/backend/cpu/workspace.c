@@ -1,0 +1,97 @@
+/* The workspace: one block of memory carved into the intermediates of a batch. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/mem.h"
+
+/* Hands out aligned pieces; with no base it only counts. */
+struct carver {
+    uint8_t *base;
+    size_t used;
+};
+
+static void *carve(struct carver *c, size_t bytes)
+{
+    void *p = c->base ? c->base + c->used : NULL;
+    c->used += (bytes + 63) / 64 * 64;
+    return p;
+}
+
+static float *carve_floats(struct carver *c, size_t rows, int ld)
+{
+    return carve(c, rows * (size_t)ld * sizeof(float));
+}
+
+static struct act carve_act(struct carver *c, size_t rows, int width)
+{
+    struct act a = {.ld = round_up(width, 128)};
+    a.x = carve_floats(c, rows, a.ld);
+    a.sums = carve_floats(c, rows, a.ld / QUANT_GROUP);
+    return a;
+}
+
+static void carve_all(struct workspace *ws, const struct model_shape *s, int max_rows, int max_logits,
+                      struct carver *c)
+{
+    size_t n = (size_t)max_rows, slots = n * EXPERTS_PER_TOKEN;
+    int q_dim = s->n_q_heads * HEAD_DIM, value_dim = shape_gdn_value_dim(s);
+    ws->ld_qkv = round_up(shape_conv_dim(s), BLOCK_ROWS);
+    ws->ld_z = value_dim;
+    ws->ld_heads = round_up(s->n_gdn_v_heads, BLOCK_ROWS);
+    ws->ld_q = 2 * q_dim;
+    ws->ld_kv = s->n_kv_heads * HEAD_DIM;
+    ws->ld_experts = round_up(s->n_experts, BLOCK_ROWS);
+    ws->ld_hidden = round_up(s->hidden, BLOCK_ROWS);
+    ws->x = carve_floats(c, n, s->hidden);
+    ws->norm = carve_act(c, n, s->hidden);
+    ws->rotary = carve_floats(c, n, ROTARY_DIM);
+    ws->qkv = carve_floats(c, n, ws->ld_qkv);
+    ws->conv = carve_floats(c, n, ws->ld_qkv);
+    ws->z = carve_floats(c, n, ws->ld_z);
+    ws->b = carve_floats(c, n, ws->ld_heads);
+    ws->a = carve_floats(c, n, ws->ld_heads);
+    ws->mixed = carve_act(c, n, value_dim > q_dim ? value_dim : q_dim);
+    ws->q = carve_floats(c, n, ws->ld_q);
+    ws->k = carve_floats(c, n, ws->ld_kv);
+    ws->v = carve_floats(c, n, ws->ld_kv);
+    ws->router = carve_floats(c, n, ws->ld_experts);
+    ws->shared_gate = carve_floats(c, n, BLOCK_ROWS);
+    ws->top = carve(c, slots * sizeof *ws->top);
+    ws->top_weight = carve_floats(c, slots, 1);
+    ws->groups = carve(c, (size_t)s->n_experts * sizeof *ws->groups);
+    ws->slot_token = carve(c, slots * sizeof *ws->slot_token);
+    ws->slot_of = carve(c, slots * sizeof *ws->slot_of);
+    ws->inner = carve_act(c, slots, s->expert_dim);
+    ws->shared = carve_act(c, n, s->shared_dim);
+    ws->expert_out = carve_floats(c, slots, ws->ld_hidden);
+    ws->shared_out = carve_floats(c, n, ws->ld_hidden);
+    ws->head = carve_act(c, (size_t)max_logits, s->hidden);
+}
+
+size_t cpu_workspace_bytes(const struct model_shape *shape, int max_rows)
+{
+    struct workspace ws = {0};
+    struct carver c = {0};
+    carve_all(&ws, shape, max_rows, max_rows, &c);
+    return c.used;
+}
+
+lily_status workspace_new(struct workspace *ws, const struct model_shape *s, int max_rows, int max_logits,
+                          struct lily_err *err)
+{
+    struct carver c = {0};
+    memset(ws, 0, sizeof *ws);
+    carve_all(ws, s, max_rows, max_logits, &c);
+    ws->bytes = c.used;
+    LILY_TRY(mem_big(ws->bytes, "the workspace", &ws->block, err));
+    c = (struct carver){.base = ws->block};
+    carve_all(ws, s, max_rows, max_logits, &c);
+    return LILY_OK;
+}
+
+void workspace_free(struct workspace *ws)
+{
+    mem_big_free(ws->block, ws->bytes);
+    memset(ws, 0, sizeof *ws);
+}

@@ -1,0 +1,31 @@
+/*
+ * The weights of a model on a backend, bound by name from a checkpoint.
+ *
+ * Owned by the model: weights_free. Immutable after weights_load.
+ */
+#ifndef LILY_MODEL_WEIGHTS_H
+#define LILY_MODEL_WEIGHTS_H
+
+#include "backend/backend.h"
+#include "load/checkpoint.h"
+
+struct layer_weights {
+    struct gdn_weights gdn;   /* of a linear layer; zero otherwise */
+    struct attn_weights attn; /* of a full-attention layer; zero otherwise */
+    struct moe_weights moe;
+};
+
+struct model_weights {
+    struct matrix *embed; /* vocab x hidden */
+    struct matrix *head;  /* vocab x hidden */
+    struct vector *norm;  /* (hidden) */
+    struct layer_weights *layers; /* owned; (n_layers) */
+    int n_layers;
+};
+
+/* Packs every tensor, with a progress bar, and lets go of the file's pages behind it. */
+lily_status weights_load(struct backend *be, const struct checkpoint *ck, struct model_weights *out,
+                         struct lily_err *err);
+void weights_free(struct backend *be, struct model_weights *w);
+
+#endif

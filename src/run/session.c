@@ -1,0 +1,243 @@
+/* A session: sync by pieces on the grid, decode steps, and the borders saved on the way. */
+#include "run/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct saved_border {
+    struct border *border; /* owned */
+    int length;            /* the border is the state after ids[0 … length-1] */
+    int32_t *ids;          /* owned copy */
+    unsigned long used;    /* session clock of the last use */
+};
+
+struct session {
+    struct model *model; /* borrowed */
+    struct seq *seq;     /* owned */
+    int ctx, piece;
+    int32_t *ids;        /* owned; (ctx) tokens in the state */
+    int length;
+    bool decoded;        /* a decode step touched the live state */
+    float *logits;       /* owned; (shape_logits_ld) */
+    struct saved_border *borders; /* owned; (max_borders) */
+    int n_borders, max_borders;
+    unsigned long clock;
+};
+
+static const struct backend_ops *ops_of(const struct session *s)
+{
+    return model_backend(s->model)->ops;
+}
+
+static lily_status check_options(const struct model *m, const struct session_options *o, struct lily_err *err)
+{
+    int max_ctx = model_plan(m)->ctx;
+    if (o->ctx < 1 || o->ctx > max_ctx)
+        LILY_FAIL(err, LILY_ERR_USAGE, "a session of %d tokens: expected 1 to %d", o->ctx, max_ctx);
+    if (o->piece < 0 || o->piece % GRID)
+        LILY_FAIL(err, LILY_ERR_USAGE, "prefill pieces of %d rows: expected a multiple of %d", o->piece, GRID);
+    return LILY_OK;
+}
+
+lily_status session_new(struct model *m, const struct session_options *o, struct session **out, struct lily_err *err)
+{
+    *out = NULL;
+    LILY_TRY(check_options(m, o, err));
+    struct backend *be = model_backend(m);
+    struct session *s = mem_new(sizeof *s);
+    s->model = m;
+    s->ctx = o->ctx;
+    s->piece = o->piece && o->piece < be->limits.max_rows ? o->piece : be->limits.max_rows;
+    s->max_borders = o->max_borders;
+    s->ids = mem_new(sizeof *s->ids * (size_t)s->ctx);
+    s->logits = mem_new(sizeof *s->logits * (size_t)shape_logits_ld(model_shape(m)));
+    s->borders = mem_new(sizeof *s->borders * (size_t)(s->max_borders + 1));
+    lily_status st = be->ops->seq_new(be, &s->seq, err);
+    if (st != LILY_OK) {
+        session_free(s);
+        return st;
+    }
+    *out = s;
+    return LILY_OK;
+}
+
+static void border_drop(struct session *s, int i)
+{
+    ops_of(s)->border_free(model_backend(s->model), s->borders[i].border);
+    free(s->borders[i].ids);
+    s->borders[i] = s->borders[--s->n_borders];
+}
+
+void session_clear(struct session *s)
+{
+    while (s->n_borders) border_drop(s, s->n_borders - 1);
+    ops_of(s)->seq_reset(model_backend(s->model), s->seq);
+    s->length = 0;
+    s->decoded = false;
+}
+
+void session_free(struct session *s)
+{
+    if (!s) return;
+    while (s->n_borders) border_drop(s, s->n_borders - 1);
+    if (s->seq) ops_of(s)->seq_free(model_backend(s->model), s->seq);
+    free(s->borders);
+    free(s->logits);
+    free(s->ids);
+    free(s);
+}
+
+static bool is_prefix(const int32_t *a, int n_a, const int32_t *b, int n_b)
+{
+    return n_a <= n_b && memcmp(a, b, sizeof *a * (size_t)n_a) == 0;
+}
+
+lily_status session_checkpoint(struct session *s, struct lily_err *err)
+{
+    if (s->decoded) LILY_FAIL(err, LILY_ERR_USAGE, "a border after a decode step: only prefill state may be saved");
+    if (s->length % GRID) LILY_FAIL(err, LILY_ERR_USAGE, "a border at token %d: expected a multiple of %d", s->length, GRID);
+    if (!s->max_borders || !s->length) return LILY_OK;
+    for (int i = 0; i < s->n_borders; i++)
+        if (s->borders[i].length == s->length && is_prefix(s->borders[i].ids, s->length, s->ids, s->length)) {
+            s->borders[i].used = ++s->clock;
+            return LILY_OK;
+        }
+    if (s->n_borders == s->max_borders) {
+        int oldest = 0;
+        for (int i = 1; i < s->n_borders; i++)
+            if (s->borders[i].used < s->borders[oldest].used) oldest = i;
+        border_drop(s, oldest);
+    }
+    struct saved_border *b = &s->borders[s->n_borders];
+    LILY_TRY(ops_of(s)->border_save(model_backend(s->model), s->seq, &b->border, err));
+    b->length = s->length;
+    b->used = ++s->clock;
+    b->ids = mem_new(sizeof *b->ids * (size_t)s->length);
+    memcpy(b->ids, s->ids, sizeof *b->ids * (size_t)s->length);
+    s->n_borders++;
+    return LILY_OK;
+}
+
+/* Brings the live state to the longest usable proper prefix of the request. */
+static void restore_prefix(struct session *s, const struct sync_request *r)
+{
+    struct backend *be = model_backend(s->model);
+    bool live = !s->decoded && s->length % GRID == 0 && s->length < r->n && is_prefix(s->ids, s->length, r->ids, r->n);
+    int best = -1, best_length = live ? s->length : 0;
+    for (int i = 0; i < s->n_borders; i++) {
+        const struct saved_border *b = &s->borders[i];
+        if (b->length > best_length && b->length < r->n && is_prefix(b->ids, b->length, r->ids, r->n)) {
+            best = i;
+            best_length = b->length;
+        }
+    }
+    if (best >= 0) {
+        be->ops->border_restore(be, s->seq, s->borders[best].border);
+        s->borders[best].used = ++s->clock;
+    } else if (!live) {
+        be->ops->seq_reset(be, s->seq);
+    }
+    s->length = best_length;
+    s->decoded = false;
+    if (best_length) memcpy(s->ids, r->ids, sizeof *s->ids * (size_t)best_length);
+}
+
+/* Where the next piece ends: on the grid, at a border worth saving, or at the end of the prompt. */
+static int piece_end(const struct session *s, const struct sync_request *r)
+{
+    int end = (s->length + s->piece) / GRID * GRID;
+    for (int i = 0; i < r->n_marks; i++) {
+        int border = (r->marks[i] - 1) / GRID * GRID; /* the greatest grid point strictly below the mark */
+        if (border > s->length && border < end) end = border;
+    }
+    return end < r->n ? end : r->n;
+}
+
+static bool worth_saving(const struct session *s, const struct sync_request *r)
+{
+    if (s->length == (r->n - 1) / GRID * GRID) return true; /* the last grid point: the same prompt again */
+    for (int i = 0; i < r->n_marks; i++)
+        if (s->length == (r->marks[i] - 1) / GRID * GRID) return true;
+    return false;
+}
+
+static lily_status run_rows(struct session *s, enum phase phase, const int32_t *ids, int n, bool want_logits,
+                            struct lily_err *err)
+{
+    struct backend *be = model_backend(s->model);
+    LILY_TRY(be->ops->seq_reserve(be, s->seq, n, err));
+    struct batch_seq bs = {s->seq, n};
+    int32_t last = n - 1;
+    struct batch batch = {.phase = phase,
+                          .n_seqs = 1,
+                          .seqs = &bs,
+                          .n_rows = n,
+                          .ids = ids,
+                          .n_logits = want_logits,
+                          .logit_rows = &last,
+                          .logits = s->logits};
+    LILY_TRY(model_forward(s->model, &batch, NULL, err));
+    memcpy(s->ids + s->length, ids, sizeof *ids * (size_t)n);
+    s->length += n;
+    return LILY_OK;
+}
+
+static lily_status check_ids(const struct session *s, const int32_t *ids, int n, struct lily_err *err)
+{
+    int vocab = model_shape(s->model)->vocab;
+    for (int i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            LILY_FAIL(err, LILY_ERR_USAGE, "token %d is %d: expected 0 to %d", i, ids[i], vocab - 1);
+    return LILY_OK;
+}
+
+lily_status session_sync(struct session *s, const struct sync_request *r, struct sync_result *out,
+                         struct lily_err *err)
+{
+    if (r->n < 1) LILY_FAIL(err, LILY_ERR_USAGE, "an empty prompt: at least one token is needed");
+    if (r->n > s->ctx) {
+        err_set(err, LILY_ERR_LIMIT, "the prompt has %d tokens, the context holds %d", r->n, s->ctx);
+        err_hint(err, "shorten the prompt or raise --ctx");
+        return LILY_ERR_LIMIT;
+    }
+    LILY_TRY(check_ids(s, r->ids, r->n, err));
+    restore_prefix(s, r);
+    int reused = s->length;
+    *out = (struct sync_result){reused, 0};
+    while (s->length < r->n) {
+        if (r->cancel && atomic_load(r->cancel)) LILY_FAIL(err, LILY_ERR_CANCELLED, "stopped at token %d of %d", s->length, r->n);
+        if (r->progress) r->progress(r->progress_ctx, s->length - reused, r->n - reused);
+        int end = piece_end(s, r);
+        LILY_TRY(run_rows(s, PHASE_PREFILL, r->ids + s->length, end - s->length, end == r->n, err));
+        out->computed = s->length - reused;
+        if (s->length % GRID == 0 && s->length < r->n && worth_saving(s, r)) LILY_TRY(session_checkpoint(s, err));
+    }
+    if (r->progress) r->progress(r->progress_ctx, r->n - reused, r->n - reused);
+    return LILY_OK;
+}
+
+lily_status session_step(struct session *s, int32_t id, struct lily_err *err)
+{
+    if (!s->length) LILY_FAIL(err, LILY_ERR_USAGE, "a decode step before any prompt");
+    if (s->length >= s->ctx) LILY_FAIL(err, LILY_ERR_LIMIT, "the context of %d tokens is full", s->ctx);
+    LILY_TRY(check_ids(s, &id, 1, err));
+    s->decoded = true;
+    return run_rows(s, PHASE_DECODE, &id, 1, true, err);
+}
+
+float *session_logits(struct session *s)
+{
+    return s->logits;
+}
+
+int session_length(const struct session *s)
+{
+    return s->length;
+}
+
+const int32_t *session_ids(const struct session *s)
+{
+    return s->ids;
+}
