@@ -11,7 +11,7 @@
 
 enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_U32, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_OTHER };
 
-enum { MAX_DIMS = 4 };
+enum { MAX_DIMS = 8 }; /* tensors of the text model have at most 3, skipped vision ones 5 */
 
 struct tensor_view {
     const char *name; /* view; as in the file */
