@@ -20,7 +20,11 @@
 
 struct checkpoint;
 
-/* Opens and checks all headers: offsets inside the file, no overlap, sizes that match shapes. */
+/*
+ * Opens and checks all headers: offsets inside the file, no overlap, sizes that match shapes. Only the shards that hold
+ * text tensors are opened. config (borrowed, only during the call) tells the bits of quantized modules. A folder in
+ * Hugging Face form opens, too (its tensors can be read by checkpoint_tensor); checkpoint_check refuses it.
+ */
 lily_status checkpoint_open(const char *dir, const struct model_config *config, struct checkpoint **out,
                             struct lily_err *err);
 void checkpoint_close(struct checkpoint *c);
@@ -28,11 +32,26 @@ void checkpoint_close(struct checkpoint *c);
 size_t checkpoint_text_bytes(const struct checkpoint *c); /* bytes of the text model's tensors */
 int checkpoint_n_tensors(const struct checkpoint *c);     /* text tensors */
 
+/*
+ * Holds the folder against everything that a model of this shape needs (load/inventory.h): nothing missing, nothing of the
+ * text model left over, every dtype and shape as expected. Call it before building anything from the tensors.
+ */
+lily_status checkpoint_check(const struct checkpoint *c, const struct model_config *config, struct lily_err *err);
+/* True when tensors have the names or shapes of the unconverted Hugging Face form. */
+bool checkpoint_is_hf_form(const struct checkpoint *c);
+
+/* The i-th text tensor, 0 <= i < checkpoint_n_tensors, in the order of names; *name (may be NULL) as lookups write it. */
+struct tensor_view checkpoint_tensor_at(const struct checkpoint *c, int i, const char **name);
+
 /* A tensor by name (without "language_model."); LILY_ERR_FORMAT naming the folder when it is missing. */
 lily_status checkpoint_tensor(const struct checkpoint *c, const char *name, struct tensor_view *out,
                               struct lily_err *err);
 
-/* A module by path. experts 0: a plain module (two-dimensional tensors); else the leading dimension. */
+/*
+ * A module by path. experts 0: a plain module (two-dimensional tensors); else the leading dimension. It is quantized if
+ * and only if PATH.scales exists; the bits come from config.json and are held against the shapes. cols of a quantized
+ * module is a multiple of 64.
+ */
 struct module_want {
     const char *path; /* "model.layers.3.mlp.switch_mlp.up_proj" */
     int experts, rows, cols;

@@ -7,12 +7,13 @@
 #ifndef LILY_LOAD_CONFIG_H
 #define LILY_LOAD_CONFIG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "spec/shape.h"
 
-enum { MAX_EOS = 8 };
+enum { MAX_EOS = 8, MAX_CONFIG_BYTES = 8 << 20 };
 
 /* Quantization of one module path. bits 0: stored as plain bf16/f16/f32. */
 struct quant_rule {
@@ -21,7 +22,7 @@ struct quant_rule {
 };
 
 struct quant_override {
-    char *path; /* owned; module path as written in config.json, without ".weight" */
+    char *path; /* owned; module path without "language_model." and ".weight" */
     struct quant_rule rule;
 };
 
@@ -32,16 +33,21 @@ struct model_config {
     int n_overrides;
     int n_mtp_layers;
     char model_type[32]; /* "qwen3_5_moe" */
-    int32_t eos[MAX_EOS]; /* generation_config.json wins over config.json */
-    int n_eos;
+    int32_t eos[MAX_EOS]; /* generation_config.json wins over config.json; distinct, below shape.vocab */
+    int n_eos;            /* 0 when neither file names one */
     double temperature, top_p; /* defaults of generation_config.json; 1.0, 0.95, 20 when absent */
-    int top_k;
+    int top_k;                 /* 0: all; temperature is 0 when do_sample is false */
 };
 
-/* Reads both files of a folder. */
+/* Reads both files of a folder; generation_config.json may be absent. On failure *out needs no freeing. */
 lily_status config_load(const char *dir, struct model_config *out, struct lily_err *err);
 void config_free(struct model_config *c);
 /* The rule of a module: its override, else the default. path as in the file, with or without "language_model.". */
 struct quant_rule config_quant_rule(const struct model_config *c, const char *path);
+
+/* The two halves of config_load on texts in memory; `what` names the text in errors. config_parse comes first. */
+lily_status config_parse(const char *text, size_t n, const char *what, struct model_config *out, struct lily_err *err);
+lily_status config_parse_generation(const char *text, size_t n, const char *what, struct model_config *c,
+                                    struct lily_err *err);
 
 #endif
