@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/safe.h"
 
 enum { BAR_WIDTH = 28 };
 static const double first_draw_ms = 250, redraw_ms = 100;
