@@ -1,0 +1,22 @@
+/* UTF-8: decoding with the exact limits of each lead byte, encoding, repair of what is invalid. Any thread. */
+#ifndef LILY_BASE_UTF8_H
+#define LILY_BASE_UTF8_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+#define UTF8_INVALID UINT32_MAX /* no character here: the bytes can never be one */
+#define UTF8_PARTIAL (UINT32_MAX - 1) /* the text ends inside a character that is right so far */
+
+/*
+ * The code point at s (n > 0 bytes left) or one of the two codes above; *used gets the bytes it takes. For an invalid
+ * sequence that is its longest start that could have begun a character (at least 1), as Python and WHATWG replace it.
+ */
+uint32_t utf8_decode(const char *s, size_t n, size_t *used);
+void utf8_add(struct buf *out, uint32_t code_point); /* appends a valid code point */
+/* Appends n bytes; each invalid sequence, and a partial one at the end, becomes U+FFFD. */
+void utf8_add_repaired(struct buf *out, const char *s, size_t n);
+
+#endif
