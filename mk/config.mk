@@ -11,7 +11,7 @@ HOST := $(shell uname -m)
 # A cross build is static and has none of the libraries: only the parts that need none (mk/build.mk).
 CROSS := $(filter-out $(HOST),$(MACHINE))
 
-PACKAGES := jansson libpcre2-8 libutf8proc libcrypto libxxhash
+PACKAGES := libpcre2-8 libutf8proc libcrypto libxxhash
 ifeq ($(CROSS)$(filter clean help dist,$(MAKECMDGOALS)),)
 ifeq ($(MACHINE),)
 $(error no C compiler: "$(CC)" does not run. On Debian and Ubuntu ./demo.sh installs what is missing and builds)
