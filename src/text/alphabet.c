@@ -1,0 +1,35 @@
+/* The byte alphabet. */
+#include "text/alphabet.h"
+
+#include <stdbool.h>
+
+#include "text/utf8.h"
+
+/* The characters from U+0100 on stand for the bytes that do not print: 0–32, 127–160, 173. */
+enum { FIRST = 0x100, LOW = 33, HIGH_FROM = 127, HIGH = 34, SOFT_HYPHEN = 173 };
+
+static int byte_of(int32_t c)
+{
+    if (c < 0) return -1;
+    if (c < FIRST) {
+        bool prints = (c >= LOW && c < HIGH_FROM) || (c >= HIGH_FROM + HIGH && c != SOFT_HYPHEN);
+        return prints ? c : -1;
+    }
+    c -= FIRST;
+    if (c < LOW) return c;
+    c -= LOW;
+    if (c < HIGH) return HIGH_FROM + c;
+    return c == HIGH ? SOFT_HYPHEN : -1;
+}
+
+long alphabet_bytes(const uint8_t *spelling, size_t n, uint8_t *out)
+{
+    long k = 0;
+    size_t len;
+    for (size_t i = 0; i < n; i += len) {
+        int b = byte_of(utf8_next(spelling + i, n - i, &len));
+        if (b < 0) return -1;
+        out[k++] = (uint8_t)b;
+    }
+    return k;
+}

@@ -1,0 +1,167 @@
+/*
+ * The image: everything a tokenizer looks up, as one block of memory without pointers, so that the compiled form in the
+ * cache folder is this block as it is, mapped.
+ *
+ * Nouns: a *piece* is what the split pattern cuts; a *base* token can come out of merges, an *added* one is matched in the
+ * text; a base token is *whole* when encoding its own bytes gives just it (some tokens are in no merge: those never come
+ * out). A *pair* is two adjacent ids that some merge joins; its *rank* is the merge's place in the list.
+ *
+ * Layout: struct image_head, then the sections in the order of struct image, each on a multiple of 64 bytes. Native byte
+ * order; the magic word tells a foreign one. Threads: immutable once built. Lifetime: struct image is a set of views.
+ */
+#ifndef LILY_TEXT_IMAGE_H
+#define LILY_TEXT_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/err.h"
+
+enum {
+    IMAGE_MAX_IDS = 1 << 19,       /* at most 20 bits: a pair and its rank share 64, 20 + 20 + 24 */
+    IMAGE_MAX_MERGES = 1 << 20,
+    IMAGE_MAX_ADDED = 4096,
+    IMAGE_MAX_ADDED_BYTES = 256,   /* of one added token's text */
+    TOKEN_BASE = 1,                /* flags of a token; none of BASE and ADDED: a hole */
+    TOKEN_ADDED = 2,
+    TOKEN_SPECIAL = 4
+};
+#define IMAGE_MAGIC UINT64_C(0x316567616d696b74)
+#define PIECE_EMPTY UINT32_MAX
+#define PIECE_PARTS UINT32_C(0x80000000) /* in piece_slot.id: not whole */
+#define PAIR_EMPTY UINT64_MAX
+#define RANK_NONE UINT32_MAX
+
+struct image_head {
+    uint64_t magic;
+    uint64_t seed;      /* of both hashes: from the source files, so that nobody can choose colliding tokens */
+    uint64_t size;      /* bytes of the whole image */
+    uint32_t n_ids;     /* 1 … IMAGE_MAX_IDS */
+    uint32_t n_merges;
+    uint32_t n_added;
+    uint32_t n_bytes;
+    uint32_t piece_bits; /* log2 of the slots of the piece table */
+    uint32_t pair_bits;
+    uint32_t nfc;       /* 1: text is normalized, 0: taken as it is */
+    uint32_t reserved;
+};
+
+struct piece_slot {
+    uint32_t tag; /* low half of the hash */
+    uint32_t id;  /* PIECE_EMPTY, or an id with or without PIECE_PARTS */
+};
+
+struct image {
+    const struct image_head *head;
+    const uint32_t *offsets;         /* (n_ids + 1): where a token's bytes begin */
+    const int32_t *byte_ids;         /* (256): the token of each single byte */
+    const int32_t *added;            /* (n_added): ids in the order of their text */
+    const struct piece_slot *pieces; /* (1 << piece_bits): base tokens by their bytes, linear probing */
+    const uint64_t *pairs;           /* (1 << pair_bits): left << 44 | right << 24 | rank, linear probing */
+    const uint32_t *results;         /* (n_merges): the token a merge makes */
+    const uint8_t *flags;            /* (n_ids): TOKEN_* */
+    const uint8_t *bytes;            /* (n_bytes): of all tokens, by id */
+};
+
+/* Offsets of the sections behind a head and the size of the whole; false when the head's numbers are out of range. */
+struct image_layout {
+    size_t offsets, byte_ids, added, pieces, pairs, results, flags, bytes, size;
+};
+bool image_lay_out(const struct image_head *head, struct image_layout *out);
+
+/* Sets the views over a block that image_lay_out describes. No check of the contents. */
+void image_view(const void *block, const struct image_layout *layout, struct image *out);
+
+/*
+ * Views of a block that may hold anything (64-byte aligned): LILY_ERR_FORMAT unless every index in it is in range, both
+ * tables have room to end a search, and the flags agree. After LILY_OK no lookup leaves the block.
+ */
+lily_status image_check(const void *block, size_t size, struct image *out, struct lily_err *err);
+
+static inline uint64_t image_load64(const uint8_t *p)
+{
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return v;
+}
+
+static inline uint32_t image_load32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, 4);
+    return v;
+}
+
+static inline uint64_t image_mix(uint64_t a, uint64_t b)
+{
+    unsigned __int128 m = (unsigned __int128)a * b;
+    return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+/* Hash of the n > 0 bytes of a piece. */
+static inline uint64_t piece_hash(uint64_t seed, const uint8_t *p, size_t n)
+{
+    const uint64_t k0 = UINT64_C(0x9E3779B97F4A7C15), k1 = UINT64_C(0xD6E8FEB86659FD93);
+    uint64_t a, b, h = seed ^ n * k1;
+    if (n >= 8) {
+        for (; n > 16; p += 16, n -= 16) h = image_mix(image_load64(p) ^ h, image_load64(p + 8) ^ k0);
+        /* 9 … 16 bytes are left, or 8: the two words may overlap. */
+        size_t tail = n >= 8 ? n : 8;
+        a = image_load64(p + n - tail);
+        b = image_load64(p + n - 8);
+    } else if (n >= 4) {
+        a = image_load32(p);
+        b = image_load32(p + n - 4);
+    } else {
+        a = (uint64_t)p[0] | (uint64_t)p[n >> 1] << 8 | (uint64_t)p[n - 1] << 16;
+        b = 0;
+    }
+    return image_mix(image_mix(a ^ h, b ^ k0), seed ^ k1);
+}
+
+/* Where the bytes of a token lie. id < n_ids. */
+static inline const uint8_t *image_token(const struct image *im, uint32_t id, size_t *n)
+{
+    *n = im->offsets[id + 1] - im->offsets[id];
+    return im->bytes + im->offsets[id];
+}
+
+/* The slot of the base token with these bytes (n > 0), or the empty slot that ends the search. */
+static inline uint32_t piece_slot_of(const struct image *im, uint64_t hash, const uint8_t *p, size_t n)
+{
+    uint32_t mask = (UINT32_C(1) << im->head->piece_bits) - 1, tag = (uint32_t)hash;
+    for (uint32_t i = (uint32_t)(hash >> 32) & mask;; i = (i + 1) & mask) {
+        struct piece_slot s = im->pieces[i];
+        if (s.id == PIECE_EMPTY) return i;
+        if (s.tag != tag) continue;
+        size_t len;
+        const uint8_t *q = image_token(im, s.id & ~PIECE_PARTS, &len);
+        if (len == n && memcmp(p, q, n) == 0) return i;
+    }
+}
+
+static inline uint64_t pair_key(uint32_t left, uint32_t right)
+{
+    return (uint64_t)left << 44 | (uint64_t)right << 24;
+}
+
+static inline uint32_t pair_home(const struct image_head *head, uint64_t key)
+{
+    return (uint32_t)(image_mix(key ^ head->seed, UINT64_C(0x9E3779B97F4A7C15)) >> (64 - head->pair_bits));
+}
+
+/* The rank of the merge of two ids, or RANK_NONE. */
+static inline uint32_t pair_rank(const struct image *im, uint32_t left, uint32_t right)
+{
+    uint64_t key = pair_key(left, right);
+    uint32_t mask = (UINT32_C(1) << im->head->pair_bits) - 1;
+    for (uint32_t i = pair_home(im->head, key);; i = (i + 1) & mask) {
+        uint64_t s = im->pairs[i];
+        if ((s ^ key) < (1 << 24)) return (uint32_t)s & 0xFFFFFF;
+        if (s == PAIR_EMPTY) return RANK_NONE;
+    }
+}
+
+#endif

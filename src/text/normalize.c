@@ -1,0 +1,145 @@
+/* NFC through utf8proc's tables, with a quick check in front and linear-time reordering behind. */
+#include "text/normalize.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "base/mem.h"
+#include "text/utf8.h"
+
+enum { SECOND_OF_PAIR = 0x8000, MAX_DECOMPOSED = 8, SHORT_RUN = 24 };
+
+/*
+ * True when NFC keeps c and never joins it to what is before it, so that text may be cut in front of it: class 0, its own
+ * NFC, not the second of a composing pair (utf8proc marks those in comb_index; the vowels and tails of Hangul are algorithmic).
+ */
+static bool is_inert(int32_t c)
+{
+    if (c < 0x300) return true;
+    if (c >= 0x1161 && c <= 0x11C2) return c > 0x1175 && c < 0x11A8;
+    const utf8proc_property_t *p = utf8proc_get_property(c);
+    if (p->combining_class || p->comp_exclusion) return false;
+    return p->comb_index == UINT16_MAX || p->comb_index < SECOND_OF_PAIR;
+}
+
+struct chars {
+    int32_t *data; /* owned */
+    size_t n, cap;
+};
+
+static void decompose(struct chars *out, int32_t c)
+{
+    if (out->cap - out->n < MAX_DECOMPOSED) {
+        out->cap = out->cap * 2 + 64;
+        out->data = mem_resize(out->data, out->cap * sizeof *out->data);
+    }
+    int last_boundclass = 0;
+    utf8proc_ssize_t k = utf8proc_decompose_char(c, out->data + out->n, MAX_DECOMPOSED,
+                                                 UTF8PROC_STABLE | UTF8PROC_COMPOSE, &last_boundclass);
+    /* No canonical decomposition is longer than four; anything else would be a broken library: keep the character. */
+    if (k < 1 || k > MAX_DECOMPOSED) {
+        out->data[out->n] = c;
+        k = 1;
+    }
+    out->n += (size_t)k;
+}
+
+static uint8_t class_of(int32_t c)
+{
+    return (uint8_t)utf8proc_get_property(c)->combining_class;
+}
+
+/* Stable sort of one run of combining characters by class. */
+static void sort_run(int32_t *c, size_t n)
+{
+    if (n <= SHORT_RUN) {
+        for (size_t i = 1; i < n; i++) {
+            int32_t x = c[i];
+            uint8_t cls = class_of(x);
+            size_t j = i;
+            for (; j > 0 && class_of(c[j - 1]) > cls; j--) c[j] = c[j - 1];
+            c[j] = x;
+        }
+        return;
+    }
+    size_t at[257] = {0};
+    int32_t *copy = mem_new(n * sizeof *copy);
+    for (size_t i = 0; i < n; i++) at[class_of(copy[i] = c[i]) + 1]++;
+    for (int k = 1; k < 257; k++) at[k] += at[k - 1];
+    for (size_t i = 0; i < n; i++) c[at[class_of(copy[i])]++] = copy[i];
+    free(copy);
+}
+
+static void reorder(struct chars *chars)
+{
+    size_t i = 0;
+    while (i < chars->n) {
+        size_t end = i;
+        while (end < chars->n && class_of(chars->data[end])) end++;
+        if (end - i > 1) sort_run(chars->data + i, end - i);
+        i = end + 1;
+    }
+}
+
+/* Appends the NFC of the stretch text[0 … n). */
+static void normalize_stretch(const uint8_t *text, size_t n, struct chars *chars, struct buf *out)
+{
+    size_t len;
+    chars->n = 0;
+    for (size_t i = 0; i < n; i += len) decompose(chars, utf8_next(text + i, n - i, &len));
+    reorder(chars);
+    utf8proc_ssize_t k =
+        utf8proc_normalize_utf32(chars->data, (utf8proc_ssize_t)chars->n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    for (utf8proc_ssize_t i = 0; i < k; i++) {
+        uint8_t bytes[4];
+        buf_add(out, bytes, utf8_put((uint32_t)chars->data[i], bytes));
+    }
+}
+
+/* From `at` on: the next character that is not inert; *before gets the start of the inert one in front of it. */
+static size_t find_stretch(const uint8_t *text, size_t n, size_t at, size_t *before)
+{
+    size_t len;
+    *before = at;
+    while (at < n) {
+        size_t run = utf8_ascii_run(text + at, n - at);
+        if (run) *before = at + run - 1;
+        at += run;
+        while (at < n && text[at] >= 0x80) {
+            if (!is_inert(utf8_next(text + at, n - at, &len))) return at;
+            *before = at;
+            at += len;
+        }
+    }
+    return n;
+}
+
+static size_t end_of_stretch(const uint8_t *text, size_t n, size_t at)
+{
+    size_t len;
+    while (at < n && text[at] >= 0x80 && !is_inert(utf8_next(text + at, n - at, &len))) at += len;
+    return at;
+}
+
+const uint8_t *nfc_text(const uint8_t *text, size_t *n, struct buf *scratch)
+{
+    size_t before, at = find_stretch(text, *n, 0, &before);
+    if (at == *n) return text;
+    struct chars chars = {0};
+    size_t done = 0;
+    buf_clear(scratch);
+    buf_reserve(scratch, *n + *n / 8);
+    while (at < *n) {
+        size_t end = end_of_stretch(text, *n, at);
+        buf_add(scratch, text + done, before - done);
+        normalize_stretch(text + before, end - before, &chars, scratch);
+        done = end;
+        at = find_stretch(text, *n, end, &before);
+    }
+    buf_add(scratch, text + done, *n - done);
+    free(chars.data);
+    *n = scratch->len;
+    return (const uint8_t *)scratch->data;
+}

@@ -1,0 +1,101 @@
+/* The split pattern through PCRE2 with its just-in-time compiler. */
+#include "text/split.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/mem.h"
+#include "text/utf8.h"
+
+const char SPLIT_PATTERN[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}"
+                             "\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+/*
+ * The same language for PCRE2. White space is spelled out: PCRE2's \s also takes U+180E, the reference's does not. Runs
+ * that nothing after them could shorten are possessive, so that a match of megabytes keeps no way back.
+ */
+#define SPACES "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+static const char PCRE2_PATTERN[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]++|\\p{N}| ?[^" SPACES
+                                    "\\p{L}\\p{M}\\p{N}]++[\\r\\n]*+|[" SPACES "]*[\\r\\n]++|[" SPACES "]+(?![^" SPACES
+                                    "])|[" SPACES "]++";
+
+struct splitter {
+    pcre2_code *code; /* owned; immutable once compiled */
+    bool jit;
+};
+
+struct split_run {
+    const struct splitter *splitter; /* borrowed */
+    pcre2_match_data *match;         /* owned */
+    pcre2_match_context *context;    /* owned */
+};
+
+lily_status split_new(struct splitter **out, struct lily_err *err)
+{
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    *out = NULL;
+    pcre2_code *re = pcre2_compile((PCRE2_SPTR)PCRE2_PATTERN, sizeof PCRE2_PATTERN - 1,
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_NO_UTF_CHECK, &code, &at, NULL);
+    if (!re) {
+        PCRE2_UCHAR text[128] = "";
+        pcre2_get_error_message(code, text, sizeof text);
+        LILY_FAIL(err, LILY_ERR_INTERNAL, "the PCRE2 library refuses the split pattern at offset %zu: %s", (size_t)at,
+                  (char *)text);
+    }
+    struct splitter *s = mem_new(sizeof *s);
+    s->code = re;
+    s->jit = pcre2_jit_compile(re, PCRE2_JIT_COMPLETE) == 0;
+    *out = s;
+    return LILY_OK;
+}
+
+void split_free(struct splitter *s)
+{
+    if (!s) return;
+    pcre2_code_free(s->code);
+    free(s);
+}
+
+struct split_run *split_begin(const struct splitter *s)
+{
+    struct split_run *r = mem_new(sizeof *r);
+    r->splitter = s;
+    r->match = pcre2_match_data_create(1, NULL);
+    r->context = pcre2_match_context_create(NULL);
+    /* The limits count backtracking, which this pattern does at most once per character of a piece. */
+    if (r->context) {
+        pcre2_set_match_limit(r->context, UINT32_MAX);
+        pcre2_set_heap_limit(r->context, UINT32_MAX);
+    }
+    return r;
+}
+
+void split_end(struct split_run *r)
+{
+    if (!r) return;
+    pcre2_match_data_free(r->match);
+    pcre2_match_context_free(r->context);
+    free(r);
+}
+
+size_t split_next(struct split_run *r, const uint8_t *text, size_t n, size_t pos)
+{
+    int rc = PCRE2_ERROR_NOMEMORY;
+    if (r->match) {
+        const pcre2_code *code = r->splitter->code;
+        if (r->splitter->jit) rc = pcre2_jit_match(code, text, n, pos, 0, r->match, r->context);
+        if (rc < 0) rc = pcre2_match(code, text, n, pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->context);
+    }
+    if (rc > 0) {
+        size_t end = pcre2_get_ovector_pointer(r->match)[1];
+        if (end > pos) return end;
+    }
+    /* Some alternative takes every character, so only lack of memory leads here: one character is a piece. */
+    size_t len;
+    utf8_next(text + pos, n - pos, &len);
+    return pos + len;
+}
