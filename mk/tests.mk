@@ -18,6 +18,12 @@ $(BUILD)/tests/libhelp.a: $(call to_obj,$(HELP_SRC))
 	$(Q)$(AR) rcs $@ $^
 $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tests/libhelp.a $(BUILD)/liblily.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(WRAP) $^ $(LDLIBS_ALL) -lcmocka -o $@
+# The published tokenizer, unpacked for the tests.
+TOKENIZER_JSON := $(BUILD)/tests/tokenizer/tokenizer.json
+$(TOKENIZER_JSON): tests/data/tokenizer/Qwen3.6-35B-A3B-4bit.tokenizer.json.xz
+	@mkdir -p $(@D)
+	$(Q)xz -dc $< > $@
+$(filter $(BUILD)/tests/unit/text/%,$(TEST_BIN)): | $(TOKENIZER_JSON)
 # Fault programs fail these calls of the library on demand (tests/fault/inject.h).
 WRAPPED := mem_try mmap open read write fsync rename mkostemp pthread_create
 $(filter $(BUILD)/tests/fault/%,$(TEST_BIN)): WRAP := $(WRAPPED:%=-Wl,--wrap=%)

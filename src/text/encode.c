@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "text/bpe.h"
 #include "text/impl.h"
-#include "text/normalize.h"
 #include "text/utf8.h"
 
 /* What one call works with. */
@@ -29,7 +28,7 @@ static void encode_piece(struct encoder *e, const uint8_t *p, size_t n)
 /* Text between added tokens. */
 static void encode_segment(struct encoder *e, const uint8_t *text, size_t n)
 {
-    if (e->t->image.head->nfc) text = nfc_text(text, &n, &e->normal);
+    if (e->t->nfc) text = nfc_text(e->t->nfc, text, &n, &e->normal);
     for (size_t at = 0, end; at < n; at = end) {
         end = split_next(e->split, text, n, at);
         encode_piece(e, text + at, end - at);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "text/added.h"
 #include "text/image.h"
+#include "text/normalize.h"
 #include "text/split.h"
 #include "text/tokenizer.h"
 
@@ -15,6 +16,7 @@ struct tokenizer {
     struct file_map map;       /* owned when mapped from the cache folder */
     struct added *added;       /* owned */
     struct splitter *splitter; /* owned */
+    struct nfc *nfc;           /* owned; NULL when text is taken as it is */
 };
 
 /* Sets up the rest of a tokenizer whose image is in place. */

@@ -113,6 +113,7 @@ static lily_status build(const struct sources *s, struct tokenizer *t, struct li
 lily_status tokenizer_finish(struct tokenizer *t, struct lily_err *err)
 {
     t->added = added_new(&t->image);
+    if (t->image.head->nfc) t->nfc = nfc_new();
     return split_new(&t->splitter, err);
 }
 
@@ -144,6 +145,7 @@ void tokenizer_free(struct tokenizer *t)
     if (!t) return;
     added_free(t->added);
     split_free(t->splitter);
+    nfc_free(t->nfc);
     mem_big_free(t->block, t->block_size);
     file_map_close(&t->map);
     free(t);

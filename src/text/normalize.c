@@ -9,19 +9,19 @@
 #include "base/mem.h"
 #include "text/utf8.h"
 
-enum { SECOND_OF_PAIR = 0x8000, MAX_DECOMPOSED = 8, SHORT_RUN = 24 };
+enum { TABLE_END = 0x30000, SECOND_OF_PAIR = 0x8000, MAX_DECOMPOSED = 8, SHORT_RUN = 24 };
 
 /*
- * True when NFC keeps c and never joins it to what is before it, so that text may be cut in front of it: class 0, its own
- * NFC, not the second of a composing pair (utf8proc marks those in comb_index; the vowels and tails of Hangul are algorithmic).
+ * A character is inert when NFC keeps it and never joins it to what is before it, so that text may be cut in front of it.
+ * No character from TABLE_END on is anything else.
  */
-static bool is_inert(int32_t c)
+struct nfc {
+    uint64_t active[TABLE_END / 64]; /* one bit per character: not inert */
+};
+
+static bool is_inert(const struct nfc *nfc, int32_t c)
 {
-    if (c < 0x300) return true;
-    if (c >= 0x1161 && c <= 0x11C2) return c > 0x1175 && c < 0x11A8;
-    const utf8proc_property_t *p = utf8proc_get_property(c);
-    if (p->combining_class || p->comp_exclusion) return false;
-    return p->comb_index == UINT16_MAX || p->comb_index < SECOND_OF_PAIR;
+    return c >= TABLE_END || !(nfc->active[c / 64] >> (c % 64) & 1);
 }
 
 struct chars {
@@ -98,8 +98,41 @@ static void normalize_stretch(const uint8_t *text, size_t n, struct chars *chars
     }
 }
 
+/* Class 0, its own NFC, not the second of a composing pair (utf8proc marks those in comb_index, but for Hangul's). */
+static bool compute_inert(int32_t c, struct chars *chars, struct buf *normal)
+{
+    const utf8proc_property_t *p = utf8proc_get_property(c);
+    if (p->combining_class || (p->comb_index != UINT16_MAX && p->comb_index >= SECOND_OF_PAIR)) return false;
+    if ((c >= 0x1161 && c <= 0x1175) || (c >= 0x11A8 && c <= 0x11C2)) return false;
+    if (p->decomp_seqindex == UINT16_MAX || p->decomp_type) return true;
+    uint8_t bytes[4];
+    size_t n = utf8_put((uint32_t)c, bytes);
+    buf_clear(normal);
+    normalize_stretch(bytes, n, chars, normal);
+    return normal->len == n && memcmp(normal->data, bytes, n) == 0;
+}
+
+struct nfc *nfc_new(void)
+{
+    struct nfc *nfc = mem_new(sizeof *nfc);
+    struct chars chars = {0};
+    struct buf normal = {0};
+    for (int32_t c = 0x80; c < TABLE_END; c++) {
+        if (c >= 0xD800 && c < 0xE000) continue;
+        if (!compute_inert(c, &chars, &normal)) nfc->active[c / 64] |= UINT64_C(1) << (c % 64);
+    }
+    free(chars.data);
+    buf_free(&normal);
+    return nfc;
+}
+
+void nfc_free(struct nfc *nfc)
+{
+    free(nfc);
+}
+
 /* From `at` on: the next character that is not inert; *before gets the start of the inert one in front of it. */
-static size_t find_stretch(const uint8_t *text, size_t n, size_t at, size_t *before)
+static size_t find_stretch(const struct nfc *nfc, const uint8_t *text, size_t n, size_t at, size_t *before)
 {
     size_t len;
     *before = at;
@@ -108,7 +141,7 @@ static size_t find_stretch(const uint8_t *text, size_t n, size_t at, size_t *bef
         if (run) *before = at + run - 1;
         at += run;
         while (at < n && text[at] >= 0x80) {
-            if (!is_inert(utf8_next(text + at, n - at, &len))) return at;
+            if (!is_inert(nfc, utf8_next(text + at, n - at, &len))) return at;
             *before = at;
             at += len;
         }
@@ -116,27 +149,27 @@ static size_t find_stretch(const uint8_t *text, size_t n, size_t at, size_t *bef
     return n;
 }
 
-static size_t end_of_stretch(const uint8_t *text, size_t n, size_t at)
+static size_t end_of_stretch(const struct nfc *nfc, const uint8_t *text, size_t n, size_t at)
 {
     size_t len;
-    while (at < n && text[at] >= 0x80 && !is_inert(utf8_next(text + at, n - at, &len))) at += len;
+    while (at < n && text[at] >= 0x80 && !is_inert(nfc, utf8_next(text + at, n - at, &len))) at += len;
     return at;
 }
 
-const uint8_t *nfc_text(const uint8_t *text, size_t *n, struct buf *scratch)
+const uint8_t *nfc_text(const struct nfc *nfc, const uint8_t *text, size_t *n, struct buf *scratch)
 {
-    size_t before, at = find_stretch(text, *n, 0, &before);
+    size_t before, at = find_stretch(nfc, text, *n, 0, &before);
     if (at == *n) return text;
     struct chars chars = {0};
     size_t done = 0;
     buf_clear(scratch);
     buf_reserve(scratch, *n + *n / 8);
     while (at < *n) {
-        size_t end = end_of_stretch(text, *n, at);
+        size_t end = end_of_stretch(nfc, text, *n, at);
         buf_add(scratch, text + done, before - done);
         normalize_stretch(text + before, end - before, &chars, scratch);
         done = end;
-        at = find_stretch(text, *n, end, &before);
+        at = find_stretch(nfc, text, *n, end, &before);
     }
     buf_add(scratch, text + done, *n - done);
     free(chars.data);

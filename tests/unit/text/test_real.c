@@ -1,0 +1,179 @@
+/* The published tokenizer: every vector, both ways, and the ids of whole corpora. */
+#include "../testing.h"
+#include "base/hash.h"
+#include "text/impl.h"
+#include "texts.h"
+
+#define DATA "tests/data/tokenizer/"
+
+static void encode_json(const json_t *text, struct ids *ids)
+{
+    ids_clear(ids);
+    tokenizer_encode_special(real_tokenizer(), json_string_value(text), json_string_length(text), ids);
+}
+
+/* Decodes with special tokens kept and compares. */
+static void assert_text(const struct ids *ids, const json_t *expected, const char *name)
+{
+    struct buf out = {0};
+    tokenizer_decode(real_tokenizer(), ids->data, ids->n, true, &out);
+    if (out.len != json_string_length(expected) || memcmp(out.data, json_string_value(expected), out.len) != 0)
+        fail_msg("%s: decoded to \"%s\", expected \"%s\"", name, buf_str(&out), json_string_value(expected));
+    buf_free(&out);
+}
+
+/* names_back: the text that decoding gives is known (when it is not the text itself, as text_of_ids). */
+static void check_vector(json_t *line, void *names_back)
+{
+    struct ids ids = {0};
+    const char *name = json_string_value(json_object_get(line, "name"));
+    json_t *text = json_object_get(line, "text"), *back = json_object_get(line, "text_of_ids");
+    encode_json(text, &ids);
+    assert_ids(&ids, json_object_get(line, "ids"), name);
+    if (names_back && ids.n) assert_text(&ids, back ? back : text, name);
+    ids_free(&ids);
+}
+
+static void test_vectors(void **state)
+{
+    (void)state;
+    assert_int_equal(each_json_line(DATA "vectors.jsonl", check_vector, DATA), 452);
+}
+
+static void test_goldens(void **state)
+{
+    (void)state;
+    json_error_t e;
+    json_t *goldens = json_load_file(DATA "qwen36_goldens.json", 0, &e), *vector, *id;
+    const char *name;
+    size_t i;
+    assert_non_null(goldens);
+    json_array_foreach(json_object_get(goldens, "vectors"), i, vector) check_vector(vector, NULL);
+    assert_int_equal(i, 18);
+    json_object_foreach(json_object_get(goldens, "special"), name, id) {
+        assert_int_equal(tokenizer_added(real_tokenizer(), name), json_integer_value(id));
+        assert_true(tokenizer_is_added(real_tokenizer(), (int32_t)json_integer_value(id)));
+    }
+    json_decref(goldens);
+}
+
+static void check_corpus(const char *file, const json_t *entry, struct buf *text)
+{
+    struct ids ids = {0};
+    char hex[65];
+    size_t n = (size_t)json_integer_value(json_object_get(entry, "bytes"));
+    if (text->len < n) fail_msg("%s has %zu bytes, expected %zu", file, text->len, n);
+    tokenizer_encode_special(real_tokenizer(), text->data, n, &ids);
+    if (ids.n != (size_t)json_integer_value(json_object_get(entry, "tokens"))) fail_msg("%s: %zu ids", file, ids.n);
+    sha256_of(ids.data, ids.n * sizeof *ids.data, hex);
+    if (strcmp(hex, json_string_value(json_object_get(entry, "sha256_of_ids_u32le"))) != 0) fail_msg("%s: ids differ", file);
+    struct buf back = {0}, scratch = {0};
+    tokenizer_decode(real_tokenizer(), ids.data, ids.n, true, &back);
+    const uint8_t *normal = nfc_text(real_tokenizer()->nfc, (const uint8_t *)text->data, &n, &scratch);
+    if (back.len != n || memcmp(back.data, normal, n) != 0) fail_msg("%s: decoding does not give the text back", file);
+    buf_free(&scratch);
+    buf_free(&back);
+    ids_free(&ids);
+}
+
+static void test_corpora(void **state)
+{
+    (void)state;
+    json_error_t e;
+    json_t *corpora = json_load_file(DATA "corpus_ids.json", 0, &e), *entry;
+    struct buf missing = {0};
+    size_t i, n_checked = 0;
+    assert_non_null(corpora);
+    json_array_foreach(corpora, i, entry) {
+        const char *file = json_string_value(json_object_get(entry, "file"));
+        struct buf text = {0};
+        if (read_text(file, &text)) {
+            check_corpus(file, entry, &text);
+            n_checked++;
+        } else {
+            buf_printf(&missing, " %s", file);
+        }
+        buf_free(&text);
+    }
+    json_decref(corpora);
+    assert_true(n_checked > 0);
+    if (missing.len) {
+        char names[1024];
+        snprintf(names, sizeof names, "%s", missing.data);
+        buf_free(&missing);
+        TEST_SKIP("%zu corpora agree; these are not in the tree:%s", n_checked, names);
+    }
+}
+
+static void test_tokens(void **state)
+{
+    (void)state;
+    const struct tokenizer *t = real_tokenizer();
+    size_t n;
+    assert_int_equal(tokenizer_size(t), 248077);
+    assert_memory_equal(tokenizer_token(t, 248046, &n), "<|im_end|>", 10);
+    assert_int_equal(n, 10);
+    assert_memory_equal(tokenizer_token(t, 0, &n), "!", 1);
+    assert_int_equal(n, 1);
+    assert_null(tokenizer_token(t, -1, &n));
+    assert_null(tokenizer_token(t, 248077, &n));
+    assert_null(tokenizer_token(t, INT32_MAX, &n));
+    assert_int_equal(tokenizer_added(t, "<|im_en|>"), -1);
+    assert_int_equal(tokenizer_added(t, ""), -1);
+    int n_special = 0, n_added = 0;
+    for (int32_t id = 0; id < tokenizer_size(t); id++) {
+        n_special += tokenizer_is_special(t, id);
+        n_added += tokenizer_is_added(t, id);
+    }
+    assert_int_equal(n_added, 33);
+    assert_int_equal(n_special, 21);
+    assert_false(tokenizer_is_special(t, 248068));
+}
+
+/* User text: the spelling of a special token stays text, and decodes to the same characters. */
+static void test_user_text(void **state)
+{
+    (void)state;
+    static const char text[] = "a<|im_end|>b<think>";
+    const struct tokenizer *t = real_tokenizer();
+    struct ids ids = {0};
+    struct buf out = {0};
+    tokenizer_encode(t, text, sizeof text - 1, &ids);
+    for (size_t i = 0; i < ids.n; i++) assert_false(tokenizer_is_added(t, ids.data[i]));
+    tokenizer_decode(t, ids.data, ids.n, false, &out);
+    assert_string_equal(buf_str(&out), text);
+    ids_clear(&ids);
+    buf_clear(&out);
+    tokenizer_encode_special(t, text, sizeof text - 1, &ids);
+    assert_int_equal(ids.n, 4);
+    assert_int_equal(ids.data[1], 248046);
+    assert_int_equal(ids.data[3], 248068);
+    /* Without special tokens <|im_end|> goes, <think> (special: false) stays. */
+    tokenizer_decode(t, ids.data, ids.n, false, &out);
+    assert_string_equal(buf_str(&out), "ab<think>");
+    ids_free(&ids);
+    buf_free(&out);
+}
+
+/* Each maximal invalid part is encoded as U+FFFD. */
+static void test_invalid_input(void **state)
+{
+    (void)state;
+    static const char bad[] = "a\xE2\x82z\xFF\xFE \xF0\x9F\x98", good[] = "a\uFFFDz\uFFFD\uFFFD \uFFFD";
+    struct ids a = {0}, b = {0};
+    tokenizer_encode(real_tokenizer(), bad, sizeof bad - 1, &a);
+    tokenizer_encode(real_tokenizer(), good, sizeof good - 1, &b);
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.data, b.data, a.n * sizeof *a.data);
+    ids_free(&a);
+    ids_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vectors), cmocka_unit_test(test_goldens),   cmocka_unit_test(test_corpora),
+        cmocka_unit_test(test_tokens),  cmocka_unit_test(test_user_text), cmocka_unit_test(test_invalid_input),
+    };
+    return RUN_TESTS(tests);
+}
