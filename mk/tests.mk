@@ -35,28 +35,22 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/%.o $(if $(findstring fuzzer,$(SAN)),,$(REPLAY
 
 scripts = $(sort $(wildcard $(addsuffix /*.sh,$(addprefix tests/,$1))))
 bins = $(foreach d,$1,$(filter $(BUILD)/tests/$d/%,$(TEST_BIN)))
-RUN = BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh
-# $(call suite,NAME,PROGRAMS): T=word keeps the programs whose path has it, and then no count is asked for.
-suite = @$(RUN) $(if $(T),,-s $1) $(if $(T),$(foreach p,$2,$(if $(findstring $(T),$p),$p)),$2)
+# T=word keeps the programs whose path has it; then no count is asked for.
+some = $(if $(T),$(foreach p,$1,$(if $(findstring $(T),$p),$p)),$1)
+RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh $(if $(T),,-s $1)
 
-CHECK := $(call bins,unit golden state fault api) $(KERNELS) $(FUZZ_BIN) tests/layers.sh tests/headers.sh \
-  $(wildcard tests/install.sh) $(call scripts,cli api) $(wildcard tests/skills/skills.py)
-SAN_CHECK := $(call bins,unit golden fault) $(FUZZ_BIN)
-TSAN_CHECK := $(call bins,unit state api)
-SOAK := $(call bins,soak) $(call scripts,soak)
+CHECK := $(call some,$(call bins,unit golden state fault api) $(KERNELS) $(FUZZ_BIN) tests/layers.sh tests/headers.sh \
+  $(wildcard tests/install.sh) $(call scripts,cli api) $(wildcard tests/skills/skills.py))
+SAN_CHECK := $(call some,$(call bins,unit golden fault) $(FUZZ_BIN))
+TSAN_CHECK := $(call some,$(call bins,unit state api))
+SOAK := $(call some,$(call bins,soak) $(call scripts,soak))
 
-.PHONY: check check-unit check-kernels check-golden check-san check-all tsan qemu check-qemu fuzz soak bench counts \
-  suite-san suite-tsan suite-qemu suite-fuzz
 #: make check          every suite once: unit, layers, headers, kernels, golden, state, fault, api, cli, skills
 check: $(BUILD)/lily $(BUILD)/liblily.a $(filter $(BUILD)/%,$(CHECK))
-	$(call suite,check,$(CHECK))
-#: make check-unit     the unit tests of every layer; check-golden, check-kernels: those alone
-check-unit: $(call bins,unit)
-	$(call suite,check-unit,$^)
-check-golden: $(call bins,golden)
-	$(call suite,check-golden,$^)
-check-kernels: $(KERNELS)
-	$(call suite,check-kernels,$^)
+	$(call RUN,check) $(CHECK)
+#: make check-PART     one of unit, kernels, golden, state, fault, fuzz, api, cli, skills
+PARTS := $(addprefix check-,unit kernels golden state fault fuzz api cli skills)
+$(PARTS): check-%:; @$(MAKE) check T=tests/$*/
 #: make bench          speed of the kernels of every tier
 bench: $(KERNELS)
 	$(if $(KERNELS),$(KERNELS) --bench)
@@ -65,35 +59,31 @@ bench: $(KERNELS)
 check-san:
 	@tests/sum.sh "$(MAKE) SAN=address,undefined suite-san" "$(MAKE) fuzz FUZZ_SECONDS=15"
 suite-san: $(BUILD)/lily $(filter $(BUILD)/%,$(SAN_CHECK))
-	$(call suite,check-san,$(SAN_CHECK))
+	$(call RUN,check-san) $(SAN_CHECK)
 #: make tsan           the suites that use threads under ThreadSanitizer
-tsan:
-	@$(MAKE) SAN=thread suite-tsan
+tsan:; @$(MAKE) SAN=thread suite-tsan
 suite-tsan: $(BUILD)/lily $(TSAN_CHECK)
-	$(call suite,tsan,$(TSAN_CHECK))
+	$(call RUN,tsan) $(TSAN_CHECK)
 #: make fuzz           every fuzzer for FUZZ_SECONDS (60); finds go to build/fuzz, the kept corpus is tests/fuzz/corpus
 FUZZ_SECONDS ?= 60
 CLANG ?= clang-14
 fuzz:
 	@if tests/have.sh fuzz $(CLANG); then $(MAKE) CC=$(CLANG) SAN=fuzzer,address,undefined suite-fuzz; fi
-suite-fuzz: $(FUZZ_BIN)
-	@tests/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_BIN)
+suite-fuzz: $(FUZZ_BIN); @tests/fuzz.sh $(FUZZ_SECONDS) $^
 #: make qemu           the aarch64 kernels and golden runner, cross-built and emulated (also: check-qemu)
 CROSS_CC ?= aarch64-linux-gnu-gcc
 QEMU ?= qemu-aarch64
 qemu check-qemu:
 	@if tests/have.sh qemu $(CROSS_CC) $(QEMU); then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
-suite-qemu: $(KERNELS)
-	@$(RUN) -s qemu -e $(QEMU) $(KERNELS)
+suite-qemu: $(KERNELS); $(call RUN,qemu) -e $(QEMU) $^
 #: make soak           long runs
 soak: $(BUILD)/lily $(filter $(BUILD)/%,$(SOAK))
-	$(call suite,soak,$(SOAK))
+	$(call RUN,soak) $(SOAK)
 #: make check-all      everything that this machine can run: check, check-san, tsan, qemu, fuzz, soak, a fresh chroot
 check-all:
 	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" tests/chroot.sh
 #: make counts         the counts of the last run of each suite, in the form of tests/min_counts
-counts:
-	@cat build/*/counts-* 2>/dev/null
-
+counts:; @cat build/*/counts-* 2>/dev/null
+.PHONY: check check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench counts suite-san suite-tsan suite-qemu suite-fuzz
 ALL_SRC = $(LIB_SRC) $(CMD_SRC) $(TEST_C) $(KERNEL_SRC) $(FUZZ_SRC) $(wildcard tests/fuzz/replay.c)
 -include $(patsubst %.c,$(BUILD)/%.d,$(ALL_SRC))

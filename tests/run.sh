@@ -74,7 +74,7 @@ export RUN_DIR
 trap 'rm -rf "$RUN_DIR"' EXIT
 trap 'exit 130' INT TERM
 export ASAN_OPTIONS="detect_stack_use_after_return=1:allocator_may_return_null=1:$ASAN_OPTIONS"
-export UBSAN_OPTIONS="print_stacktrace=1:$UBSAN_OPTIONS" TSAN_OPTIONS="halt_on_error=1:$TSAN_OPTIONS"
+export UBSAN_OPTIONS="print_stacktrace=1:$UBSAN_OPTIONS" TSAN_OPTIONS="halt_on_error=1:allocator_may_return_null=1:$TSAN_OPTIONS"
 
 printf '%s\n' "$@" | xargs -P "$jobs" -I '{}' "$0" -1 -e "$emulator" -t "$limit" '{}'
 

@@ -1,0 +1,263 @@
+/* Files: mappings, bounded reads, atomic writes, folders; and what is no regular file. */
+#include "../testing.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+
+static char dir[64];
+static struct buf path;
+
+static int make_dir(void **state)
+{
+    (void)state;
+    strcpy(dir, "/tmp/lily-file-XXXXXX");
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int drop_dir(void **state)
+{
+    (void)state;
+    char command[256];
+    snprintf(command, sizeof command, "chmod -R u+rwx %s && rm -rf %s", dir, dir);
+    buf_free(&path);
+    return system(command);
+}
+
+/* dir/name; valid until the next call. */
+static const char *in_dir(const char *name)
+{
+    file_join(&path, dir, name);
+    return buf_str(&path);
+}
+
+static void put(const char *name, const void *data, size_t n)
+{
+    FILE *f = fopen(in_dir(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    fclose(f);
+}
+
+static int count_entries(const char *of)
+{
+    DIR *d = opendir(of);
+    int n = 0;
+    assert_non_null(d);
+    while (readdir(d)) n++;
+    closedir(d);
+    return n - 2;
+}
+
+static void a_mapping_shows_the_file(void **state)
+{
+    (void)state;
+    char data[10000];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (char)(i * 7);
+    put("f", data, sizeof data);
+    struct lily_err err;
+    struct file_map m;
+    assert_ok(file_map_open(in_dir("f"), &m, &err));
+    assert_int_equal(m.size, sizeof data);
+    assert_memory_equal(m.data, data, sizeof data);
+    file_map_drop(&m, 0, m.size);
+    file_map_drop(&m, 1, 5000);
+    file_map_drop(&m, 9999, 1);
+    assert_memory_equal(m.data, data, sizeof data);
+    file_map_close(&m);
+    assert_null(m.data);
+    file_map_close(&m);
+}
+
+static void an_empty_file_maps_to_nothing(void **state)
+{
+    (void)state;
+    put("empty", "", 0);
+    struct lily_err err;
+    struct file_map m;
+    assert_ok(file_map_open(in_dir("empty"), &m, &err));
+    assert_null(m.data);
+    assert_int_equal(m.size, 0);
+    file_map_drop(&m, 0, 4096);
+    file_map_close(&m);
+    struct buf b = {0};
+    assert_ok(file_read(in_dir("empty"), 10, &b, &err));
+    assert_string_equal(buf_str(&b), "");
+    buf_free(&b);
+}
+
+/* Both ways to read refuse; a FIFO without a writer would hang a plain open. */
+static void assert_refused(const char *name, const char *why)
+{
+    struct lily_err err;
+    struct file_map m;
+    struct buf b = {0};
+    assert_int_equal(file_map_open(in_dir(name), &m, &err), LILY_ERR_IO);
+    assert_non_null(strstr(err.msg, in_dir(name)));
+    assert_non_null(strstr(err.msg, why));
+    assert_null(m.data);
+    assert_int_equal(file_read(in_dir(name), 100, &b, &err), LILY_ERR_IO);
+    assert_non_null(strstr(err.msg, why));
+    assert_int_equal(b.len, 0);
+    buf_free(&b);
+}
+
+static void what_is_no_regular_file_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
+    assert_int_equal(mkdir(in_dir("folder"), 0700), 0);
+    assert_int_equal(symlink("nowhere", in_dir("dangling")), 0);
+    assert_refused("fifo", "not a regular file");
+    assert_refused("folder", "not a regular file");
+    assert_refused("dangling", "No such file");
+    assert_refused("absent", "No such file");
+    assert_refused("../../../../dev/null", "not a regular file");
+}
+
+static void a_read_appends_and_keeps_to_its_limit(void **state)
+{
+    (void)state;
+    put("ten", "0123456789", 10);
+    struct lily_err err;
+    struct buf b = {0};
+    buf_addz(&b, "> ");
+    assert_ok(file_read(in_dir("ten"), 10, &b, &err));
+    assert_string_equal(buf_str(&b), "> 0123456789");
+    assert_int_equal(file_read(in_dir("ten"), 9, &b, &err), LILY_ERR_LIMIT);
+    assert_non_null(strstr(err.msg, "10 bytes, at most 9"));
+    assert_string_equal(buf_str(&b), "> 0123456789");
+    buf_free(&b);
+}
+
+static void a_written_file_replaces_the_old_one(void **state)
+{
+    (void)state;
+    struct lily_err err;
+    struct buf b = {0};
+    put("target", "old", 3);
+    char *target = mem_dupz(in_dir("target"));
+    int before = count_entries(dir);
+    assert_ok(file_write_atomic(target, "new content", 11, &err));
+    assert_ok(file_read(target, 100, &b, &err));
+    assert_string_equal(buf_str(&b), "new content");
+    assert_ok(file_write_atomic(target, NULL, 0, &err));
+    buf_clear(&b);
+    assert_ok(file_read(target, 100, &b, &err));
+    assert_string_equal(buf_str(&b), "");
+    assert_int_equal(count_entries(dir), before); /* no temporary file stays */
+    buf_free(&b);
+    free(target);
+}
+
+static void a_failed_write_leaves_the_old_file_and_nothing_else(void **state)
+{
+    (void)state;
+    struct lily_err err;
+    assert_int_equal(file_write_atomic(in_dir("absent/file"), "x", 1, &err), LILY_ERR_IO);
+    assert_non_null(strstr(err.msg, "absent/file"));
+    /* A folder in the place of the file: the rename fails after the temporary file was written. */
+    assert_int_equal(mkdir(in_dir("taken"), 0700), 0);
+    assert_int_equal(mkdir(in_dir("taken/inner"), 0700), 0);
+    int before = count_entries(dir);
+    assert_int_equal(file_write_atomic(in_dir("taken"), "x", 1, &err), LILY_ERR_IO);
+    assert_non_null(strstr(err.msg, "rename"));
+    assert_int_equal(count_entries(dir), before);
+    assert_true(file_is_dir(in_dir("taken/inner")));
+}
+
+/* The limit on a file's size fails the write itself, half way, as a full disk does. */
+static void a_write_that_stops_half_way_is_an_error(void **state)
+{
+    (void)state;
+    struct lily_err err;
+    struct buf b = {0};
+    char *target = mem_dupz(in_dir("target")), *big = mem_new(100000);
+    put("target", "old", 3);
+    int before = count_entries(dir);
+    struct rlimit was, low;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    low = (struct rlimit){50000, was.rlim_max};
+    void (*old)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    lily_status st = file_write_atomic(target, big, 100000, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    signal(SIGXFSZ, old);
+    assert_int_equal(st, LILY_ERR_IO);
+    assert_non_null(strstr(err.msg, "cannot write"));
+    assert_int_equal(count_entries(dir), before);
+    assert_ok(file_read(target, 100, &b, &err));
+    assert_string_equal(buf_str(&b), "old");
+    buf_free(&b);
+    free(big);
+    free(target);
+}
+
+static void folders_are_made_with_their_parents(void **state)
+{
+    (void)state;
+    struct lily_err err;
+    assert_ok(file_make_dirs(in_dir("a/b/c"), &err));
+    assert_true(file_is_dir(in_dir("a/b/c")));
+    assert_ok(file_make_dirs(in_dir("a/b/c"), &err));
+    assert_ok(file_make_dirs(in_dir("a//x/"), &err));
+    assert_true(file_is_dir(in_dir("a/x")));
+    assert_ok(file_make_dirs("/", &err));
+    struct stat sb;
+    assert_int_equal(stat(in_dir("a/b"), &sb), 0);
+    assert_int_equal(sb.st_mode & 0777, 0700);
+}
+
+static void a_file_in_the_place_of_a_folder_is_an_error(void **state)
+{
+    (void)state;
+    struct lily_err err;
+    put("plain", "x", 1);
+    assert_int_equal(file_make_dirs(in_dir("plain/below"), &err), LILY_ERR_IO);
+    assert_int_equal(file_make_dirs(in_dir("plain"), &err), LILY_ERR_IO);
+    assert_non_null(strstr(err.msg, "not a folder"));
+    assert_int_equal(file_make_dirs("", &err), LILY_ERR_USAGE);
+}
+
+static void questions_about_paths(void **state)
+{
+    (void)state;
+    put("here", "x", 1);
+    assert_true(file_exists(in_dir("here")));
+    assert_false(file_is_dir(in_dir("here")));
+    assert_true(file_exists(dir));
+    assert_true(file_is_dir(dir));
+    assert_false(file_exists(in_dir("not here")));
+    assert_false(file_is_dir(in_dir("not here")));
+    struct buf b = {0};
+    file_join(&b, "a", "b");
+    assert_string_equal(buf_str(&b), "a/b");
+    file_join(&b, "a/", "b");
+    assert_string_equal(buf_str(&b), "a/b");
+    file_join(&b, "/", "b");
+    assert_string_equal(buf_str(&b), "/b");
+    buf_free(&b);
+}
+
+int main(void)
+{
+#define IN_DIR(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
+    const struct CMUnitTest tests[] = {
+        IN_DIR(a_mapping_shows_the_file),
+        IN_DIR(an_empty_file_maps_to_nothing),
+        IN_DIR(what_is_no_regular_file_is_refused),
+        IN_DIR(a_read_appends_and_keeps_to_its_limit),
+        IN_DIR(a_written_file_replaces_the_old_one),
+        IN_DIR(a_failed_write_leaves_the_old_file_and_nothing_else),
+        IN_DIR(a_write_that_stops_half_way_is_an_error),
+        IN_DIR(folders_are_made_with_their_parents),
+        IN_DIR(a_file_in_the_place_of_a_folder_is_an_error),
+        IN_DIR(questions_about_paths),
+    };
+    return RUN_TESTS(tests);
+}

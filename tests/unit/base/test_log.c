@@ -1,0 +1,186 @@
+/* Messages and the progress bar, on a pipe and on a terminal. */
+#include "../testing.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static char seen[8192];
+
+/* Runs fn with stderr going into write_fd and collects from read_fd what it printed. */
+static void capture(void (*fn)(void), int read_fd, int write_fd)
+{
+    int saved = dup(STDERR_FILENO);
+    size_t n = 0;
+    dup2(write_fd, STDERR_FILENO);
+    fn();
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    struct pollfd p = {read_fd, POLLIN, 0};
+    while (n < sizeof seen - 1 && poll(&p, 1, 50) > 0) {
+        ssize_t got = read(read_fd, seen + n, sizeof seen - 1 - n);
+        if (got <= 0) break;
+        n += (size_t)got;
+    }
+    seen[n] = 0;
+    close(read_fd);
+    close(write_fd);
+}
+
+static void on_pipe(void (*fn)(void))
+{
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    capture(fn, fds[0], fds[1]);
+}
+
+static bool on_terminal(void (*fn)(void))
+{
+    int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) return false;
+    int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+    if (slave < 0) return false;
+    capture(fn, master, slave);
+    return true;
+}
+
+static void wait_ms(long ms)
+{
+    struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static void say_both(void)
+{
+    log_note("a note of %d words", 5);
+    log_warn("a %s", "warning");
+}
+
+static void say_quietly(void)
+{
+    log_quiet(true);
+    say_both();
+    log_quiet(false);
+}
+
+static void messages_have_the_program_in_front(void **state)
+{
+    (void)state;
+    on_pipe(say_both);
+    assert_string_equal(seen, "lily: a note of 5 words\nlily: warning: a warning\n");
+}
+
+static void quiet_keeps_warnings(void **state)
+{
+    (void)state;
+    on_pipe(say_quietly);
+    assert_string_equal(seen, "lily: warning: a warning\n");
+    on_pipe(say_both);
+    assert_non_null(strstr(seen, "note"));
+}
+
+static void say_long(void)
+{
+    static char text[5000];
+    memset(text, 'x', sizeof text - 1);
+    log_note("%s", text);
+}
+
+static void a_long_message_is_cut_at_a_line(void **state)
+{
+    (void)state;
+    on_pipe(say_long);
+    size_t n = strlen(seen);
+    assert_true(n > 1000 && n < 1100);
+    assert_int_equal(seen[n - 1], '\n');
+}
+
+static void slow_work(void)
+{
+    struct progress p;
+    progress_begin(&p, "loading", 4e9, "B");
+    progress_at(&p, 1e9);
+    wait_ms(300);
+    progress_at(&p, 2e9);
+    progress_at(&p, 2.1e9); /* too soon after the last drawing */
+    log_note("between");
+    progress_end(&p);
+}
+
+static void fast_work(void)
+{
+    struct progress p;
+    progress_begin(&p, "loading", 10, "layers");
+    for (int i = 0; i <= 10; i++) progress_at(&p, i);
+    progress_end(&p);
+}
+
+static void odd_work(void)
+{
+    struct progress p;
+    progress_begin(&p, "odd", 0, "steps");
+    wait_ms(300);
+    progress_at(&p, 5); /* more than all there is */
+    progress_end(&p);
+    progress_end(&p);
+}
+
+static void quiet_work(void)
+{
+    log_quiet(true);
+    slow_work();
+    log_quiet(false);
+}
+
+static void no_bar_off_the_terminal(void **state)
+{
+    (void)state;
+    on_pipe(slow_work);
+    assert_string_equal(seen, "lily: between\n");
+}
+
+static void a_bar_on_the_terminal_is_drawn_and_wiped(void **state)
+{
+    (void)state;
+    if (!on_terminal(slow_work)) TEST_SKIP("no pseudo terminal here");
+    char *bar = strstr(seen, "\rloading [==============              ]  50% 2.0 GB of 4.0 GB, ");
+    assert_non_null(bar);
+    assert_null(strstr(bar + 1, "\rloading")); /* one drawing only */
+    char *note = strstr(bar, "\r\033[Klily: between"); /* the bar makes room for the line */
+    assert_non_null(note);
+    assert_non_null(strstr(note + 3, "\r\033[K")); /* wiped at the end */
+}
+
+static void fast_work_and_quiet_draw_nothing(void **state)
+{
+    (void)state;
+    if (!on_terminal(fast_work)) TEST_SKIP("no pseudo terminal here");
+    assert_string_equal(seen, "");
+    assert_true(on_terminal(quiet_work));
+    assert_string_equal(seen, "");
+}
+
+static void more_than_everything_is_all(void **state)
+{
+    (void)state;
+    if (!on_terminal(odd_work)) TEST_SKIP("no pseudo terminal here");
+    assert_non_null(strstr(seen, "[============================] 100% 5 steps of 1 steps"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_have_the_program_in_front),
+        cmocka_unit_test(quiet_keeps_warnings),
+        cmocka_unit_test(a_long_message_is_cut_at_a_line),
+        cmocka_unit_test(no_bar_off_the_terminal),
+        cmocka_unit_test(a_bar_on_the_terminal_is_drawn_and_wiped),
+        cmocka_unit_test(fast_work_and_quiet_draw_nothing),
+        cmocka_unit_test(more_than_everything_is_all),
+    };
+    return RUN_TESTS(tests);
+}
