@@ -18,7 +18,7 @@ mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
     grep -oE 'https?://[^ ]*/debian/?( |$)' | head -n 1 | tr -d ' ')
 root=$(mktemp -d /tmp/chroot-XXXXXX) || exit 1
 chmod 755 "$root"
-trap 'rm -rf "$root"' EXIT
+trap 'rm -rf --one-file-system "$root"' EXIT
 trap 'exit 130' INT TERM
 passed=0 failed=0
 
