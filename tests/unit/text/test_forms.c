@@ -4,12 +4,12 @@
 
 #define FORMS "tests/data/tokenizer/forms/"
 
-static void check_line(json_t *line, void *arg)
+static void check_line(const struct json *line, void *arg)
 {
     struct ids ids = {0};
-    const json_t *text = json_object_get(line, "text");
-    tokenizer_encode_special(arg, json_string_value(text), json_string_length(text), &ids);
-    assert_ids(&ids, json_object_get(line, "ids"), json_string_value(text));
+    const struct json *text = member(line, "text");
+    tokenizer_encode_special(arg, json_string(text), json_string_len(text), &ids);
+    assert_ids(&ids, member(line, "ids"), json_string(text));
     ids_free(&ids);
 }
 

@@ -6,30 +6,30 @@
 
 #define DATA "tests/data/tokenizer/"
 
-static void encode_json(const json_t *text, struct ids *ids)
+static void encode_json(const struct json *text, struct ids *ids)
 {
     ids_clear(ids);
-    tokenizer_encode_special(real_tokenizer(), json_string_value(text), json_string_length(text), ids);
+    tokenizer_encode_special(real_tokenizer(), json_string(text), json_string_len(text), ids);
 }
 
 /* Decodes with special tokens kept and compares. */
-static void assert_text(const struct ids *ids, const json_t *expected, const char *name)
+static void assert_text(const struct ids *ids, const struct json *expected, const char *name)
 {
     struct buf out = {0};
     tokenizer_decode(real_tokenizer(), ids->data, ids->n, true, &out);
-    if (out.len != json_string_length(expected) || memcmp(out.data, json_string_value(expected), out.len) != 0)
-        fail_msg("%s: decoded to \"%s\", expected \"%s\"", name, buf_str(&out), json_string_value(expected));
+    if (out.len != json_string_len(expected) || memcmp(out.data, json_string(expected), out.len) != 0)
+        fail_msg("%s: decoded to \"%s\", expected \"%s\"", name, buf_str(&out), json_string(expected));
     buf_free(&out);
 }
 
 /* names_back: the text that decoding gives is known (when it is not the text itself, as text_of_ids). */
-static void check_vector(json_t *line, void *names_back)
+static void check_vector(const struct json *line, void *names_back)
 {
     struct ids ids = {0};
-    const char *name = json_string_value(json_object_get(line, "name"));
-    json_t *text = json_object_get(line, "text"), *back = json_object_get(line, "text_of_ids");
+    const char *name = json_string(member(line, "name"));
+    const struct json *text = member(line, "text"), *back = json_get(line, "text_of_ids");
     encode_json(text, &ids);
-    assert_ids(&ids, json_object_get(line, "ids"), name);
+    assert_ids(&ids, member(line, "ids"), name);
     if (names_back && ids.n) assert_text(&ids, back ? back : text, name);
     ids_free(&ids);
 }
@@ -43,30 +43,31 @@ static void test_vectors(void **state)
 static void test_goldens(void **state)
 {
     (void)state;
-    json_error_t e;
-    json_t *goldens = json_load_file(DATA "qwen36_goldens.json", 0, &e), *vector, *id;
-    const char *name;
-    size_t i;
-    assert_non_null(goldens);
-    json_array_foreach(json_object_get(goldens, "vectors"), i, vector) check_vector(vector, NULL);
-    assert_int_equal(i, 18);
-    json_object_foreach(json_object_get(goldens, "special"), name, id) {
-        assert_int_equal(tokenizer_added(real_tokenizer(), name), json_integer_value(id));
-        assert_true(tokenizer_is_added(real_tokenizer(), (int32_t)json_integer_value(id)));
+    struct lily_err err;
+    struct json *goldens;
+    assert_ok(json_parse_file(DATA "qwen36_goldens.json", 1 << 20, &goldens, &err));
+    const struct json *vectors = member(goldens, "vectors"), *special = member(goldens, "special"), *id;
+    assert_int_equal(json_size(vectors), 18);
+    for (size_t i = 0; i < json_size(vectors); i++) check_vector(json_at(vectors, i), NULL);
+    assert_int_equal(json_size(special), 33);
+    for (size_t i = 0; i < json_size(special); i++) {
+        const char *name = json_key_at(special, i, &id);
+        assert_int_equal(tokenizer_added(real_tokenizer(), name), json_int(id));
+        assert_true(tokenizer_is_added(real_tokenizer(), (int32_t)json_int(id)));
     }
-    json_decref(goldens);
+    json_free(goldens);
 }
 
-static void check_corpus(const char *file, const json_t *entry, struct buf *text)
+static void check_corpus(const char *file, const struct json *entry, struct buf *text)
 {
     struct ids ids = {0};
     char hex[65];
-    size_t n = (size_t)json_integer_value(json_object_get(entry, "bytes"));
+    size_t n = (size_t)json_int(member(entry, "bytes"));
     if (text->len < n) fail_msg("%s has %zu bytes, expected %zu", file, text->len, n);
     tokenizer_encode_special(real_tokenizer(), text->data, n, &ids);
-    if (ids.n != (size_t)json_integer_value(json_object_get(entry, "tokens"))) fail_msg("%s: %zu ids", file, ids.n);
+    if (ids.n != (size_t)json_int(member(entry, "tokens"))) fail_msg("%s: %zu ids", file, ids.n);
     sha256_of(ids.data, ids.n * sizeof *ids.data, hex);
-    if (strcmp(hex, json_string_value(json_object_get(entry, "sha256_of_ids_u32le"))) != 0) fail_msg("%s: ids differ", file);
+    if (strcmp(hex, json_string(member(entry, "sha256_of_ids_u32le"))) != 0) fail_msg("%s: ids differ", file);
     struct buf back = {0}, scratch = {0};
     tokenizer_decode(real_tokenizer(), ids.data, ids.n, true, &back);
     const uint8_t *normal = nfc_text(real_tokenizer()->nfc, (const uint8_t *)text->data, &n, &scratch);
@@ -79,13 +80,14 @@ static void check_corpus(const char *file, const json_t *entry, struct buf *text
 static void test_corpora(void **state)
 {
     (void)state;
-    json_error_t e;
-    json_t *corpora = json_load_file(DATA "corpus_ids.json", 0, &e), *entry;
+    struct lily_err err;
+    struct json *corpora;
     struct buf missing = {0};
-    size_t i, n_checked = 0;
-    assert_non_null(corpora);
-    json_array_foreach(corpora, i, entry) {
-        const char *file = json_string_value(json_object_get(entry, "file"));
+    size_t n_checked = 0;
+    assert_ok(json_parse_file(DATA "corpus_ids.json", 1 << 20, &corpora, &err));
+    for (size_t i = 0; i < json_size(corpora); i++) {
+        const struct json *entry = json_at(corpora, i);
+        const char *file = json_string(member(entry, "file"));
         struct buf text = {0};
         if (read_text(file, &text)) {
             check_corpus(file, entry, &text);
@@ -95,7 +97,7 @@ static void test_corpora(void **state)
         }
         buf_free(&text);
     }
-    json_decref(corpora);
+    json_free(corpora);
     assert_true(n_checked > 0);
     if (missing.len) {
         char names[1024];

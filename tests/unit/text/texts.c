@@ -43,18 +43,19 @@ const struct tokenizer *real_tokenizer(void)
     return real;
 }
 
-size_t each_json_line(const char *path, void (*fn)(json_t *line, void *arg), void *arg)
+size_t each_json_line(const char *path, void (*fn)(const struct json *line, void *arg), void *arg)
 {
     FILE *f = fopen(path, "r");
+    struct lily_err err;
+    struct json *line;
     char *text = NULL;
     size_t cap = 0, n = 0;
+    ssize_t len;
     if (!f) fail_msg("%s is missing", path);
-    while (getline(&text, &cap, f) > 0) {
-        json_error_t e;
-        json_t *line = json_loads(text, JSON_ALLOW_NUL, &e);
-        if (!line) fail_msg("%s: %s", path, e.text);
+    while ((len = getline(&text, &cap, f)) > 0) {
+        assert_ok(json_parse(text, (size_t)len, path, &line, &err));
         fn(line, arg);
-        json_decref(line);
+        json_free(line);
         n++;
     }
     free(text);
@@ -76,14 +77,20 @@ bool read_text(const char *path, struct buf *out)
     return true;
 }
 
-void assert_ids(const struct ids *ids, const json_t *expected, const char *name)
+const struct json *member(const struct json *object, const char *key)
 {
-    for (size_t i = 0; i < ids->n && i < json_array_size(expected); i++)
-        if (ids->data[i] != json_integer_value(json_array_get(expected, i)))
-            fail_msg("%s: id %zu is %d, expected %lld", name, i, ids->data[i],
-                     (long long)json_integer_value(json_array_get(expected, i)));
-    if (ids->n != json_array_size(expected))
-        fail_msg("%s: %zu ids, expected %zu", name, ids->n, json_array_size(expected));
+    const struct json *v = json_get(object, key);
+    if (!v) fail_msg("the member \"%s\" is missing", key);
+    return v;
+}
+
+void assert_ids(const struct ids *ids, const struct json *expected, const char *name)
+{
+    size_t n = json_size(expected);
+    for (size_t i = 0; i < ids->n && i < n; i++)
+        if (ids->data[i] != json_int(json_at(expected, i)))
+            fail_msg("%s: id %zu is %d, expected %lld", name, i, ids->data[i], (long long)json_int(json_at(expected, i)));
+    if (ids->n != n) fail_msg("%s: %zu ids, expected %zu", name, ids->n, n);
 }
 
 char *make_dir(void)
