@@ -47,6 +47,7 @@ size_t json_string_len(const struct json *v);
 size_t json_size(const struct json *v);      /* members of an array or object */
 const struct json *json_at(const struct json *array, size_t i);
 const struct json *json_get(const struct json *object, const char *key); /* NULL: absent, or not an object */
+bool json_has_repeated_key(const struct json *object); /* its own text gave a key twice; the last value was kept */
 /* Members of an object in the order of the text. */
 const char *json_key_at(const struct json *object, size_t i, const struct json **value);
 

@@ -363,8 +363,12 @@ static void fill_object(struct parser *ps, struct json *v)
         fill_value(ps, value);
         uint32_t hash = node_hash(key, len);
         struct json_member *m = node_find(v, key, len, hash);
-        if (m) m->value = value; /* the last one wins at the place of the first, as in Python */
-        else node_append(v, (struct json_member){key, value, len, hash & 0x7fffffffu, false});
+        if (m) {
+            m->value = value; /* the last one wins at the place of the first, as in Python */
+            v->flags |= NODE_REPEATED;
+        } else {
+            node_append(v, (struct json_member){key, value, len, hash & 0x7fffffffu, false});
+        }
         skip_space(ps);
         if (*ps->p == ',') ps->p++;
         skip_space(ps);

@@ -58,6 +58,12 @@ size_t json_size(const struct json *v)
     return v->n;
 }
 
+bool json_has_repeated_key(const struct json *object)
+{
+    assert(object->kind == JSON_OBJECT);
+    return object->flags & NODE_REPEATED;
+}
+
 const struct json *json_at(const struct json *array, size_t i)
 {
     if (!array || array->kind != JSON_ARRAY || i >= array->n) return NULL;

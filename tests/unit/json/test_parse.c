@@ -157,7 +157,12 @@ static void test_equal_keys(void **state)
     struct buf out = {0};
     json_write(v, 0, &out);
     assert_string_equal(buf_str(&out), "{\"b\":3,\"a\":4}");
+    assert_true(json_has_repeated_key(v));
     buf_free(&out);
+    json_free(v);
+    v = parse("{\"a\":{\"b\":1,\"b\":1},\"b\":1}");
+    assert_false(json_has_repeated_key(v));
+    assert_true(json_has_repeated_key(json_get(v, "a")));
     json_free(v);
 }
 
