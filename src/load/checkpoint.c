@@ -107,6 +107,7 @@ static lily_status read_places(const struct json *map, const char *index, struct
                                struct lily_err *err)
 {
     size_t n = json_size(map);
+    if (json_has_repeated_key(map)) LILY_FAIL(err, LILY_ERR_FORMAT, "%s: weight_map names a tensor twice", index);
     if (n > MAX_TENSORS) LILY_FAIL(err, LILY_ERR_LIMIT, "%s: %zu tensors, at most %d are supported", index, n, MAX_TENSORS);
     struct place *p = *places = mem_try(n, sizeof *p);
     if (!p) LILY_FAIL(err, LILY_ERR_MEMORY, "%s: not enough memory for %zu tensors", index, n);

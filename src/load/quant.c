@@ -65,6 +65,7 @@ static lily_status read_overrides(const struct json *block, const char *what, st
                                   struct lily_err *err)
 {
     size_t n = json_size(block);
+    if (json_has_repeated_key(block)) LILY_FAIL(err, LILY_ERR_FORMAT, "%s: quantization has two rules for one key", what);
     out->overrides = mem_try(n, sizeof *out->overrides);
     if (!out->overrides) LILY_FAIL(err, LILY_ERR_MEMORY, "%s: not enough memory for %zu quantization rules", what, n);
     for (size_t i = 0; i < n; i++) {

@@ -167,6 +167,8 @@ static lily_status take_names(const struct header *h, const struct json *root, s
                               struct lily_err *err)
 {
     size_t n = json_size(root), total = 0;
+    if (json_has_repeated_key(root))
+        LILY_FAIL(err, LILY_ERR_FORMAT, "%s: the header names a tensor twice", h->file);
     if (n > MAX_TENSORS)
         LILY_FAIL(err, LILY_ERR_LIMIT, "%s: %zu tensors, at most %d are supported", h->file, n, MAX_TENSORS);
     for (size_t i = 0; i < n; i++) {
