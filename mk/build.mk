@@ -1,6 +1,6 @@
 # Objects, the library, the program.
 # What a cross build leaves out: the files that include a library's headers. The archive's other members link without them.
-WITH_LIBS := src/base/hash.c src/json/% src/text/% src/serve/%
+WITH_LIBS := src/base/hash.c src/json/write.c src/text/% src/serve/%
 LIB_SRC := $(filter-out $(FOREIGN) $(if $(CROSS),$(WITH_LIBS)),$(sort $(wildcard src/*/*.c src/*/*/*.c)))
 CMD_SRC := $(sort $(wildcard cmd/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
@@ -16,10 +16,10 @@ $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $(call isa_of,$<) -MMD -MP -c $< -o $@
 
-$(BUILD)/liblily.a: $(LIB_OBJ)
+# The folders are prerequisites so that a deleted source leaves the archive, too.
+$(BUILD)/liblily.a: $(LIB_OBJ) $(sort $(dir $(LIB_SRC)))
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
-AR := ar
+	$(Q)$(AR) rcs $@ $(LIB_OBJ)
 
 $(BUILD)/lily: $(CMD_OBJ) $(BUILD)/liblily.a
 	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) $(CMD_LIBS) -o $@

@@ -1,8 +1,5 @@
 # Compiler, flags, libraries.
-empty :=
-space := $(empty) $(empty)
 comma := ,
-
 CC_NAME := $(notdir $(lastword $(CC)))
 BUILD := build/$(CC_NAME)-$(MODE)$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 
@@ -26,6 +23,7 @@ PKG_LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 else
 PKG_LIBS := -static
 endif
+AR := $(if $(CROSS),$(patsubst %gcc,%ar,$(CC)),ar)
 
 # Warnings are errors with the compilers that are tested (gcc 12, clang 14), and only warnings with others. Sanitizers make
 # gcc see truncations and uninitialised values that are none: there the plain build's word counts.

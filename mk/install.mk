@@ -1,11 +1,8 @@
 # Installing and packing. DESTDIR is put in front of every path, for packages.
-BINDIR := $(PREFIX)/bin
-LIBDIR := $(PREFIX)/lib
-INCDIR := $(PREFIX)/include
 DATADIR := $(PREFIX)/share
 # install's pairs FILE:FOLDER; uninstall removes the same.
-INSTALLED := $(BUILD)/lily:$(BINDIR) $(BUILD)/liblily.a:$(LIBDIR) $(BUILD)/lily.pc:$(LIBDIR)/pkgconfig \
-  $(foreach f,$(sort $(wildcard include/lily/*.h)),$f:$(INCDIR)/lily) \
+INSTALLED := $(BUILD)/lily:$(PREFIX)/bin $(BUILD)/liblily.a:$(PREFIX)/lib $(BUILD)/lily.pc:$(PREFIX)/lib/pkgconfig \
+  $(foreach f,$(sort $(wildcard include/lily/*.h)),$f:$(PREFIX)/include/lily) \
   $(foreach f,$(sort $(wildcard docs/lily.1)),$f:$(DATADIR)/man/man1) \
   $(foreach f,$(wildcard tools/completion/lily.bash),$f:$(DATADIR)/bash-completion/completions:lily) \
   $(foreach f,$(wildcard tools/completion/_lily),$f:$(DATADIR)/zsh/site-functions) \
@@ -19,7 +16,6 @@ $(BUILD)/lily.pc: VERSION Makefile mk/install.mk $(FLAGS_STAMP) FORCE
 	  echo 'Version: $(VERSION)'; echo 'Requires: $(PACKAGES)'; \
 	  echo 'Cflags: -I$${prefix}/include'; echo 'Libs: -L$${prefix}/lib -llily -lm -pthread'; } >$@
 FORCE:
-
 #: make install        to $(DESTDIR)$(PREFIX); make uninstall removes the same files
 .PHONY: install uninstall dist FORCE
 install: $(BUILD)/lily $(BUILD)/liblily.a $(BUILD)/lily.pc
@@ -27,7 +23,7 @@ install: $(BUILD)/lily $(BUILD)/liblily.a $(BUILD)/lily.pc
 	  echo "lily $(VERSION) is installed in $(DESTDIR)$(PREFIX)"
 uninstall:
 	rm -f $(foreach f,$(INSTALLED),$(call target_of,$f))
-	-@rmdir $(DESTDIR)$(INCDIR)/lily $(DESTDIR)$(DATADIR)/lily/demo $(DESTDIR)$(DATADIR)/lily 2>/dev/null || true
+	-@rmdir $(DESTDIR)$(PREFIX)/include/lily $(DESTDIR)$(DATADIR)/lily/demo $(DESTDIR)$(DATADIR)/lily 2>/dev/null || true
 
 #: make dist           lily-VERSION.tar.gz of the committed tree; the same bytes every time
 dist:

@@ -28,7 +28,7 @@ names=$(for g in "$@"; do awk -v g="$g" -v c=$column '$1 == g {print $c}' $table
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     # Not a Debian: go on when the build's needs are there all the same, else say what they are.
     if command -v "${CC:-gcc}" >/dev/null && command -v make >/dev/null &&
-        pkg-config --exists jansson libpcre2-8 libutf8proc libcrypto libxxhash 2>/dev/null; then
+        pkg-config --exists libpcre2-8 libutf8proc libcrypto libxxhash 2>/dev/null; then
         say "this system has no apt; what the build needs is there"
         exit 0
     fi

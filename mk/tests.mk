@@ -13,16 +13,15 @@ KERNELS := $(if $(KERNEL_SRC),$(BUILD)/tests/kernels/check_kernels)
 REPLAY := $(BUILD)/tests/fuzz/replay.o
 to_obj = $(1:%.c=$(BUILD)/%.o)
 
-$(BUILD)/tests/libhelp.a: $(call to_obj,$(HELP_SRC))
+$(BUILD)/tests/libhelp.a: $(call to_obj,$(HELP_SRC)) $(sort $(dir $(HELP_SRC)))
 	@rm -f $@; mkdir -p $(@D)
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $(filter %.o,$^)
 $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tests/libhelp.a $(BUILD)/liblily.a
 	$(Q)$(CC) $(CFLAGS_ALL) $(WRAP) $^ $(LDLIBS_ALL) -lcmocka -o $@
 # The published tokenizer, unpacked for the tests.
 TOKENIZER_JSON := $(BUILD)/tests/tokenizer/tokenizer.json
 $(TOKENIZER_JSON): tests/data/tokenizer/Qwen3.6-35B-A3B-4bit.tokenizer.json.xz
-	@mkdir -p $(@D)
-	$(Q)xz -dc $< > $@
+	@mkdir -p $(@D); xz -dc $< >$@
 $(filter $(BUILD)/tests/unit/text/%,$(TEST_BIN)): | $(TOKENIZER_JSON)
 # Fault programs fail these calls of the library on demand (tests/fault/inject.h).
 WRAPPED := mem_try mmap open read write fsync rename mkostemp pthread_create

@@ -73,9 +73,9 @@ only() {
     grep -E ":[[:space:]]*#[[:space:]]*include[[:space:]]*<($1)" "$tmp/code" | grep -vE "^($2)" >"$tmp/bad"
     verdict "$3"
 }
-only 'jansson' 'src/json/' 'jansson only in json'
 only 'openssl/|xxhash' 'src/base/' 'libcrypto and xxhash only in base'
-only 'pcre2|utf8proc' 'src/text/' 'PCRE2 and utf8proc only in text'
+only 'pcre2' 'src/text/' 'PCRE2 only in text'
+only 'utf8proc' 'src/(text|json)/' 'utf8proc only in text and json'
 only 'event2?/|evhttp|evutil' 'src/serve/' 'libevent only in serve'
 only 'curl/|histedit|editline' 'cmd/' 'libcurl and libedit only in cmd'
 only 'immintrin|x86intrin|arm_neon' 'src/backend/cpu/[a-z0-9_]*_(avx2|avx512|amx|neon)\.[ch]:' 'intrinsics only in files of their instruction set'

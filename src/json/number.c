@@ -91,7 +91,7 @@ static void round_to(double v, int n_digits, struct decimal *out)
     for (; *p != 'e'; p++) /* skips the decimal point of whatever locale is set */
         if (*p >= '0' && *p <= '9') out->digits[out->n++] = *p;
     out->digits[out->n] = 0;
-    out->exponent = atoi(p + 1);
+    out->exponent = (int)strtol(p + 1, NULL, 10);
 }
 
 static bool reads_back(const struct decimal *d, double v)
@@ -134,11 +134,12 @@ static void shortest(double v, struct decimal *out)
 void node_repr_double(double v, char out[32])
 {
     if (!isfinite(v)) {
-        strcpy(out, isnan(v) ? "NaN" : v > 0 ? "Infinity" : "-Infinity");
+        snprintf(out, 32, "%s", isnan(v) ? "NaN" : v > 0 ? "Infinity" : "-Infinity");
         return;
     }
     char *p = out;
     if (signbit(v)) *p++ = '-';
+    size_t room = 32 - (size_t)(p - out);
     v = fabs(v);
     struct decimal d = {.digits = "0", .n = 1};
     if (v > 0) shortest(v, &d);
@@ -147,12 +148,12 @@ void node_repr_double(double v, char out[32])
     if (d.exponent < -4 || d.exponent >= 16) {
         char sign = d.exponent < 0 ? '-' : '+';
         const char *tail = d.digits + 1;
-        sprintf(p, "%c%s%se%c%02d", d.digits[0], *tail ? "." : "", tail, sign, abs(d.exponent));
+        snprintf(p, room, "%c%s%se%c%02d", d.digits[0], *tail ? "." : "", tail, sign, abs(d.exponent));
     } else if (d.exponent < 0) {
-        sprintf(p, "0.%.*s%s", -d.exponent - 1, "0000", d.digits);
+        snprintf(p, room, "0.%.*s%s", -d.exponent - 1, "0000", d.digits);
     } else if (d.n <= d.exponent + 1) {
-        sprintf(p, "%s%.*s.0", d.digits, d.exponent + 1 - d.n, "0000000000000000");
+        snprintf(p, room, "%s%.*s.0", d.digits, d.exponent + 1 - d.n, "0000000000000000");
     } else {
-        sprintf(p, "%.*s.%s", d.exponent + 1, d.digits, d.digits + d.exponent + 1);
+        snprintf(p, room, "%.*s.%s", d.exponent + 1, d.digits, d.digits + d.exponent + 1);
     }
 }
