@@ -38,6 +38,9 @@ class HfModel:
     def __init__(self, ck):
         torch.set_num_threads(2)
         text = {k: v for k, v in ck.text.items() if k not in ("dtype", "model_type")}
+        rope = dict(text["rope_parameters"])
+        rope["rope_type"] = rope.pop("type", rope.get("rope_type", "default"))  # mlx-lm writes "type"
+        text["rope_parameters"] = rope
         cfg = Qwen3_5MoeTextConfig(**text)
         cfg._attn_implementation = "eager"
         cfg._experts_implementation = "eager"

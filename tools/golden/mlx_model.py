@@ -25,3 +25,25 @@ class MlxModel:
             mx.eval(lg)
             out.append(np.array(lg[0].astype(mx.float32)))
         return np.concatenate(out)
+
+    def hidden(self, ids):
+        """float32 residual stream [L+1][T][H]: the embedding, then after each layer, before the final norm."""
+        lm = self.model.language_model.model
+        x = lm.embed_tokens(mx.array([list(map(int, ids))]))
+        out = [x]
+        for layer in lm.layers:
+            x = layer(x, mask=None if layer.is_linear else "causal", cache=None)
+            out.append(x)
+        return np.stack([np.array(v[0]) for v in out])
+
+    def greedy(self, ids, steps):
+        """(ids I32 [steps], logits after each of them is fed [steps][V], top-two margin at each choice [steps])."""
+        cache, out, logits, margins = make_prompt_cache(self.model), [], [], []
+        row = np.array(self.model(mx.array([list(map(int, ids))]), cache=cache)[0, -1])
+        for _ in range(steps):
+            top = np.sort(row)
+            margins.append(top[-1] - top[-2])
+            out.append(int(row.argmax()))
+            row = np.array(self.model(mx.array([[out[-1]]]), cache=cache)[0, -1])
+            logits.append(row)
+        return np.array(out, np.int32), np.stack(logits), np.array(margins, np.float32)
