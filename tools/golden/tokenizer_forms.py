@@ -51,7 +51,8 @@ def check(original, pair, reference):
     for d in (original, pair):
         other = AutoTokenizer.from_pretrained(d)
         bad = [x for x in TEXTS if other(x)["input_ids"] != reference.encode(x).ids]
-        print(os.path.basename(d), type(other).__name__, "differs at", bad)
+        assert not bad, (d, bad)
+    print(f"{len(TEXTS)} texts: transformers gives the same ids from both forms")
 
 
 if __name__ == "__main__":
