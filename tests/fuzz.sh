@@ -15,6 +15,7 @@ for t in "$@"; do
     mkdir -p "$out"
     set -- "$out"
     if [ -d "tests/fuzz/corpus/$name" ]; then set -- "$@" "tests/fuzz/corpus/$name"; fi
+    if [ -f "tests/fuzz/$name.dict" ]; then set -- "$@" -dict="tests/fuzz/$name.dict"; fi
     if "$t" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
         -artifact_prefix="$out/" "$@" >"$out.log" 2>&1; then
         passed=$((passed + 1))
