@@ -32,9 +32,19 @@ struct template_options {
     bool no_thinking;       /* enable_thinking is false */
     bool preserve_thinking; /* keep the thinking of every earlier turn (3.6 only) */
     bool add_vision_id;
+    /*
+     * A system message that is not the first is no error but a user turn wrapped in <system-reminder> (a blank one is
+     * nothing). It never counts as the last query, so it leaves the rendering of what stands before it as it was.
+     */
+    bool system_reminders;
 };
 
-/* Where in the text something ends; offsets are bytes, and become token positions in rendering_encode. */
+/*
+ * Where in the text something ends; offsets are bytes, and become token positions in rendering_encode. The system block
+ * (system text and tools) has MARK_SYSTEM_END, every other message MARK_MESSAGE_END, the last user turn (the template's last
+ * query) MARK_LAST_USER_END as well, at the same place. A mark lies behind the message's "<|im_end|>\n", or behind
+ * "</tool_response>" when the next message is a tool message, too; so it is always next to an added token.
+ */
 enum mark_kind { MARK_SYSTEM_END, MARK_MESSAGE_END, MARK_LAST_USER_END };
 struct mark {
     enum mark_kind kind;
@@ -50,13 +60,15 @@ struct rendering {
     struct buf text;            /* owned */
     struct segment_span *spans; /* owned; in order, the last ends at text.len */
     int n_spans;
-    struct mark *marks; /* owned; rising offsets */
+    struct mark *marks; /* owned; offsets never fall */
     int n_marks;
 };
 
 /*
- * Renders a chat-completions body's parts. messages: JSON array; tools: JSON array or NULL. Fails as the template does
- * (LILY_ERR_FORMAT with its message: "No user query found in messages.", …).
+ * Renders a chat-completions body's parts. messages: JSON array; tools: JSON array or NULL (anything that is no array counts
+ * as none, as in the template). Fails as the template does: LILY_ERR_FORMAT with its message ("No user query found in
+ * messages.", …), and the place in the hint. Beyond the template, the arguments of a tool call may be a JSON string of an
+ * object; one that is not is an error that names the message and the call. On failure *out is empty.
  */
 lily_status template_render(const struct json *messages, const struct json *tools, const struct template_options *opt,
                             struct rendering *out, struct lily_err *err);
@@ -66,9 +78,12 @@ lily_status template_render_simple(const char *system, const char *user, const s
 void rendering_free(struct rendering *r);
 
 /*
- * Appends the ids of a rendering: template segments with special tokens, user segments without, each run of equal kind
- * encoded so that the ids equal those of the joined text whenever the user text spells no special token. marks (array of
- * r->n_marks, or NULL) gets the token positions.
+ * Appends the ids of a rendering. The rule: an added token is recognised only where all of its spelling, from '<' to the
+ * next '>', is template text; what lies between two such tokens is one text, across the borders of template and user
+ * segments, encoded without added tokens. So user text never becomes an added token, and whenever it spells none the ids
+ * equal tokenizer_encode_special of the joined text.
+ *
+ * marks (array of r->n_marks, or NULL) gets r->marks with token positions, counted from the first id of this rendering.
  */
 void rendering_encode(const struct rendering *r, const struct tokenizer *t, struct ids *out, struct mark *marks);
 

@@ -26,8 +26,7 @@ enum { JSON_MAX_DEPTH = 512 };
 /*
  * Parses one JSON text of n bytes (at most 2 GiB). `what` names it in errors ("request body", a path), which say line and
  * column. Memory at most 16x the text. Refused: invalid UTF-8, lone surrogates, raw control characters in strings, U+0000
- * in keys (in strings \u0000 is kept), numbers beyond a double's range unless they are integers, nesting over
- * JSON_MAX_DEPTH, anything after the value. Members keep the order of the text; of equal keys the last value wins, at the
+ * in keys (in strings \u0000 is kept), nesting over JSON_MAX_DEPTH, anything after the value. Members keep the order of the text; of equal keys the last value wins, at the
  * place of the first.
  */
 lily_status json_parse(const char *text, size_t n, const char *what, struct json **out, struct lily_err *err);
@@ -41,7 +40,7 @@ const char *json_kind_name(const struct json *v); /* "null", "boolean", "integer
 /* Access; the value must have the kind (checked by assert), except json_get and json_at, which return NULL when absent. */
 bool json_bool(const struct json *v);
 int64_t json_int(const struct json *v);      /* JSON_INTEGER is only given to integers that fit; larger ones are JSON_REAL */
-double json_double(const struct json *v);    /* integer or real; infinite for integers beyond the range of a double */
+double json_double(const struct json *v);    /* integer or real; infinite where the text is beyond a double */
 const char *json_string(const struct json *v); /* NUL-terminated view; may hold NUL bytes inside: see json_string_len */
 size_t json_string_len(const struct json *v);
 size_t json_size(const struct json *v);      /* members of an array or object */

@@ -13,7 +13,7 @@
 enum {
     NODE_IN_BLOCK = 1, /* part of a parsed tree: its root frees it */
     NODE_OPEN = 2,     /* the table is an allocation of its own */
-    NODE_BIG = 4,      /* a JSON_REAL that keeps its text: an integer beyond int64_t, or json_new_number_text */
+    NODE_BIG = 4,      /* a JSON_REAL that keeps its text: beyond int64_t or double, or json_new_number_text */
     NODE_VIEW = 8,     /* shares the text and members of another value, and cannot be changed */
     NODE_REPEATED = 16 /* a parsed object whose text gave a key more than once */
 };

@@ -40,7 +40,7 @@ size_t node_scan_number(const char *s, size_t n, bool *integer)
 bool json_number_valid(const char *s, size_t n)
 {
     bool integer;
-    return n > 0 && node_scan_number(s, n, &integer) == n && (integer || isfinite(node_number(s, n)));
+    return n > 0 && node_scan_number(s, n, &integer) == n;
 }
 
 bool node_fits_int64(const char *s, size_t n, int64_t *out)

@@ -223,8 +223,7 @@ static lily_status check_number(struct parser *ps)
     int64_t small;
     size_t n = node_scan_number(ps->p, (size_t)(ps->end - ps->p), &integer);
     if (n == 0) return fail_at(ps, ps->p, "a malformed number");
-    if (integer && !node_fits_int64(ps->p, n, &small)) ps->text_bytes += n + 1;
-    if (!integer && !isfinite(node_number(ps->p, n))) return fail_at(ps, ps->p, "a number beyond the range of a double");
+    if (integer ? !node_fits_int64(ps->p, n, &small) : !isfinite(node_number(ps->p, n))) ps->text_bytes += n + 1;
     ps->p += n;
     return LILY_OK;
 }
@@ -381,19 +380,20 @@ static void fill_number(struct parser *ps, struct json *v)
     bool integer;
     size_t n = node_scan_number(ps->p, (size_t)(ps->end - ps->p), &integer);
     v->kind = JSON_REAL;
-    if (integer && node_fits_int64(ps->p, n, &v->u.i)) {
-        v->kind = JSON_INTEGER;
-    } else if (integer) {
-        v->flags |= NODE_BIG;
-        v->n = (uint32_t)n;
-        v->u.s = ps->next_text;
-        memcpy(ps->next_text, ps->p, n);
-        ps->next_text += n;
-        *ps->next_text++ = 0;
-    } else {
-        v->u.d = node_number(ps->p, n);
-    }
+    const char *text = ps->p;
     ps->p += n;
+    if (integer && node_fits_int64(text, n, &v->u.i)) {
+        v->kind = JSON_INTEGER;
+        return;
+    }
+    if (!integer) v->u.d = node_number(text, n);
+    if (!integer && isfinite(v->u.d)) return;
+    v->flags |= NODE_BIG;
+    v->n = (uint32_t)n;
+    v->u.s = ps->next_text;
+    memcpy(ps->next_text, text, n);
+    ps->next_text += n;
+    *ps->next_text++ = 0;
 }
 
 static void fill_value(struct parser *ps, struct json *v)

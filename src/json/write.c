@@ -35,16 +35,21 @@ static void add_quoted(const char *s, size_t n, struct buf *out)
     buf_addc(out, '"');
 }
 
-static void add_number(const struct json *v, struct buf *out)
+/* python: what json.loads makes of a number that no double can hold is an infinity. */
+static void add_number(const struct json *v, bool python, struct buf *out)
 {
     char text[32];
+    bool integer;
     if (v->kind == JSON_INTEGER) {
         snprintf(text, sizeof text, "%" PRId64, v->u.i);
         buf_addz(out, text);
-    } else if (v->flags & NODE_BIG) {
+        return;
+    }
+    bool kept = v->flags & NODE_BIG;
+    if (kept && (!python || (node_scan_number(v->u.s, v->n, &integer) && integer) || isfinite(json_double(v)))) {
         buf_add(out, v->u.s, v->n);
     } else {
-        node_repr_double(v->u.d, text);
+        node_repr_double(json_double(v), text);
         buf_addz(out, text);
     }
 }
@@ -93,7 +98,7 @@ static void write_value(const struct json *v, const struct style *style, int dep
     case JSON_INTEGER:
     case JSON_REAL:
         if (!style->python && v->kind == JSON_REAL && !(v->flags & NODE_BIG) && !isfinite(v->u.d)) buf_addz(out, "null");
-        else add_number(v, out);
+        else add_number(v, style->python, out);
         return;
     case JSON_STRING:
         add_quoted(v->u.s, v->n, out);
@@ -173,7 +178,7 @@ static void repr_value(const struct json *v, struct buf *out)
         return;
     case JSON_INTEGER:
     case JSON_REAL:
-        add_number(v, out);
+        add_number(v, true, out);
         return;
     case JSON_STRING:
         repr_string(v->u.s, v->n, out);

@@ -90,7 +90,6 @@ static void test_refused(void **state)
         {"1e", "test: line 1, column 1: a malformed number"},
         {".5", "test: line 1, column 1: found '.', expected a value"},
         {"+1", "test: line 1, column 1: found '+', expected a value"},
-        {"1e400", "test: line 1, column 1: a number beyond the range of a double"},
         {"NaN", "test: line 1, column 1: found 'N', expected a value"},
         {"-Infinity", "test: line 1, column 1: a malformed number"},
         {"nul", "test: line 1, column 1: found 'n', expected a value"},
@@ -204,17 +203,19 @@ static void test_integers(void **state)
         {"1e2", JSON_REAL, "100.0"},
         {"-0.0", JSON_REAL, "-0.0"},
         {"1.0", JSON_REAL, "1.0"},
-        {"1E400000000000000000000000000", JSON_NULL, NULL},
+        {"1e400", JSON_REAL, "Infinity"},
+        {"-1E400000000000000000000000000", JSON_REAL, "-Infinity"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct json *v = NULL;
-        lily_status st = json_parse(cases[i].text, strlen(cases[i].text), "test", &v, &err);
-        assert_int_equal(st, cases[i].python ? LILY_OK : LILY_ERR_FORMAT);
-        if (!v) continue;
+        struct json *v = parse(cases[i].text);
         assert_int_equal(json_kind(v), cases[i].kind);
         struct buf out = {0};
         json_write_python(v, &out);
         assert_string_equal(buf_str(&out), cases[i].python);
+        buf_clear(&out);
+        json_write(v, 0, &out);
+        if (i >= 4 && i < 8) assert_string_equal(buf_str(&out), cases[i].text);
+        if (i >= 11) assert_string_equal(buf_str(&out), cases[i].text);
         buf_free(&out);
         json_free(v);
     }

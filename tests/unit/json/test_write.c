@@ -251,8 +251,8 @@ static void test_views(void **state)
 static void test_number_valid(void **state)
 {
     (void)state;
-    static const char *const good[] = {"0", "-1", "1.5", "1e3", "123456789012345678901234567890", "-0.0E-5"};
-    static const char *const bad[] = {"", "-", "01", "1.", ".5", "+1", "0x10", "1e", "NaN", "1e999", " 1", "1 ", "1_000"};
+    static const char *const good[] = {"0", "-1", "1.5", "1e3", "123456789012345678901234567890", "-0.0E-5", "1e999"};
+    static const char *const bad[] = {"", "-", "01", "1.", ".5", "+1", "0x10", "1e", "NaN", " 1", "1 ", "1_000"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) assert_true(json_number_valid(good[i], strlen(good[i])));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_false(json_number_valid(bad[i], strlen(bad[i])));
 }
