@@ -1,0 +1,161 @@
+/* Checks of attention. MODEL.md, Full attention. */
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "check.h"
+
+enum { MAX_PAGES = 4 };
+
+struct attn_case {
+    struct attn_job job;
+    void (*kernel)(const struct attn_job *);
+    const uint8_t *pages[MAX_PAGES];
+};
+
+static void call_attention(void *arg)
+{
+    const struct attn_case *c = arg;
+    c->kernel(&c->job);
+}
+
+static double element(const struct attn_case *c, int key, int i, size_t offset)
+{
+    const uint8_t *base = c->pages[key / GRID] + offset;
+    long at = (long)(key % GRID) * HEAD_DIM + i;
+    return c->job.bf16 ? bf16_to_f32(load_u16(base + 2 * at)) : f32_from_bits(load_u32(base + 4 * at));
+}
+
+/*
+ * Softmax in double with a first-order error bound: each score may be off by its dot product's roundings, each weight by
+ * that plus the exponential's own error (its argument is rounded once) and the rescaling at every block; the maximum
+ * cancels between numerator and sum.
+ */
+static void check_head(const struct attn_case *c, int h)
+{
+    const struct attn_job *j = &c->job;
+    const float *q = j->q + (long)h * j->ldq;
+    double score[MAX_PAGES * GRID], wrong[MAX_PAGES * GRID], top = -INFINITY, sum = 0, sum_wrong = 0;
+    int blocks = (j->n_keys + GRID - 1) / GRID;
+    for (int s = 0; s < j->n_keys; s++) {
+        double dot = 0, magnitude = 0;
+        for (int i = 0; i < HEAD_DIM; i++) {
+            double p = q[i] * element(c, s, i, j->k_offset);
+            dot += p, magnitude += fabs(p);
+        }
+        score[s] = dot;
+        wrong[s] = HEAD_DIM * UNIT_ROUNDOFF * magnitude;
+        if (dot > top) top = dot;
+    }
+    for (int s = 0; s < j->n_keys; s++) {
+        wrong[s] = expm1(wrong[s] + UNIT_ROUNDOFF * fabs(score[s] - top) * (1 + blocks)) + (4 + 6.0 * blocks) * UNIT_ROUNDOFF;
+        score[s] = exp(score[s] - top);
+        sum += score[s], sum_wrong += score[s] * (wrong[s] + (GRID + blocks) * UNIT_ROUNDOFF) + TINIEST;
+    }
+    for (int i = 0; i < HEAD_DIM; i++) {
+        double out = 0, out_wrong = 0;
+        for (int s = 0; s < j->n_keys; s++) {
+            double p = score[s] * element(c, s, i, j->v_offset);
+            out += p;
+            out_wrong += fabs(p) * (wrong[s] + (GRID + blocks + 2) * UNIT_ROUNDOFF) + 4 * TINIEST;
+        }
+        double tolerance = out_wrong / sum + fabs(out / sum) * (sum_wrong / sum + 2 * UNIT_ROUNDOFF);
+        expect_close("out", (long)h * j->ldo + i, j->out[(long)h * j->ldo + i], out / sum, tolerance + 0x1p-120 * fabs(out / sum) + TINIEST);
+    }
+}
+
+/* K and V of one page; what lies behind the last key keeps its NaN canary. */
+static uint8_t *make_page(struct attn_case *c, struct random *r, int keys, enum input kind)
+{
+    size_t size = c->job.bf16 ? 2 : 4, bytes = GRID * HEAD_DIM * size;
+    size_t last = c->job.k_offset > c->job.v_offset ? c->job.k_offset : c->job.v_offset;
+    uint8_t *page = guarded(last + bytes);
+    float row[HEAD_DIM];
+    for (int part = 0; part < 2; part++)
+        for (int s = 0; s < keys; s++) {
+            uint8_t *at = page + (part ? c->job.v_offset : c->job.k_offset) + (size_t)s * HEAD_DIM * size;
+            fill(r, row, HEAD_DIM, part || kind != IN_LARGE ? kind : IN_PLAIN);
+            for (int i = 0; i < HEAD_DIM; i++) {
+                uint16_t half = bf16_from_f32(row[i]);
+                memcpy(at + (size_t)i * size, c->job.bf16 ? (void *)&half : (void *)&row[i], size);
+            }
+        }
+    return page;
+}
+
+static void make_attention(struct attn_case *c, struct random *r, int n_q, int n_keys, enum input kind)
+{
+    size_t bytes = (size_t)GRID * HEAD_DIM * (c->job.bf16 ? 2 : 4);
+    bool v_first = random_u64(r) & 1;
+    c->job.k_offset = (v_first ? bytes : 0) + 64 * (size_t)random_int(r, 0, 3);
+    c->job.v_offset = v_first ? 0 : c->job.k_offset + bytes + 64;
+    c->job.n_q = n_q, c->job.n_keys = n_keys;
+    c->job.ldq = HEAD_DIM * random_int(r, 1, 2), c->job.ldo = HEAD_DIM + 16 * random_int(r, 0, 1);
+    for (int p = 0; p * GRID < n_keys; p++) {
+        int left = n_keys - p * GRID;
+        c->pages[p] = make_page(c, r, left < GRID ? left : GRID, kind);
+    }
+    c->job.pages = c->pages;
+    float *q = guarded_floats((long)(n_q - 1) * c->job.ldq + HEAD_DIM);
+    /* Queries long enough that the weights differ by orders of magnitude, short enough for a useful bound. */
+    for (int h = 0; h < n_q; h++)
+        for (int i = 0; i < HEAD_DIM; i++) q[(long)h * c->job.ldq + i] = random_float(r) * (kind == IN_OUTLIERS ? 0.01f : 1.5f);
+    c->job.q = q;
+    c->job.out = guarded_floats((long)(n_q - 1) * c->job.ldo + HEAD_DIM);
+}
+
+/* Heads in groups of random sizes must give the same bits. */
+static void check_groups(const struct attn_case *c, struct random *r)
+{
+    struct attn_case part = *c;
+    part.job.out = guarded_floats((long)(c->job.n_q - 1) * c->job.ldo + HEAD_DIM);
+    float *all = part.job.out;
+    for (int h = 0, count; h < c->job.n_q; h += count) {
+        count = random_int(r, 1, c->job.n_q - h);
+        part.job.q = c->job.q + (long)h * c->job.ldq;
+        part.job.out = all + (long)h * c->job.ldo;
+        part.job.n_q = count;
+        guarded_call(call_attention, &part);
+        if (case_failed()) return;
+    }
+    for (int h = 0; h < c->job.n_q; h++) expect_same_bits("out", c->job.out + (long)h * c->job.ldo, all + (long)h * c->job.ldo, HEAD_DIM);
+}
+
+static void run_attention(struct attn_case *c, struct random *r)
+{
+    guarded_call(call_attention, c);
+    for (int h = 0; h < c->job.n_q && !case_failed(); h++) check_head(c, h);
+    for (int h = 0; h + 1 < c->job.n_q; h++)
+        if (!canary_intact(c->job.out + (long)h * c->job.ldo + HEAD_DIM, (size_t)(c->job.ldo - HEAD_DIM) * 4))
+            case_fail("wrote between the heads of out, behind head %d", h);
+    if (!case_failed()) check_groups(c, r);
+}
+
+static void check_attention(const struct cpu_kernels *k, struct random *r)
+{
+    struct attn_case c = {.kernel = k->attention};
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        c.job.bf16 = bf16;
+        for (int n_keys = 1; n_keys <= 200; n_keys += n_keys < 9 || (n_keys % 64 > 61) || n_keys % 64 < 3 ? 1 : random_int(r, 1, 7)) {
+            int n_q = n_keys % 3 ? random_int(r, 1, ATTN_MAX_Q) : 8;
+            case_begin("attention", "%d heads, %d keys, %s", n_q, n_keys, bf16 ? "bf16" : "f32");
+            make_attention(&c, r, n_q, n_keys, IN_PLAIN);
+            run_attention(&c, r);
+            case_end();
+        }
+        for (int kind = 1; kind < INPUTS; kind++)
+            for (int n_keys = 5; n_keys < 150; n_keys += 70) {
+                case_begin("attention", "8 heads, %d keys, %s, %s input", n_keys, bf16 ? "bf16" : "f32", input_names[kind]);
+                make_attention(&c, r, 8, n_keys, (enum input)kind);
+                run_attention(&c, r);
+                case_end();
+            }
+        case_begin("attention", "a NaN query head, %s", bf16 ? "bf16" : "f32");
+        make_attention(&c, r, 7, 70, IN_PLAIN);
+        ((float *)(uintptr_t)c.job.q)[(long)c.job.ldq * random_int(r, 0, 6) + 5] = NAN;
+        run_attention(&c, r);
+        case_end();
+    }
+}
+
+const struct suite attention_suites[] = {{"attention", check_attention}, {NULL, NULL}};

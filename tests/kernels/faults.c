@@ -1,0 +1,139 @@
+/* Planted faults: a table whose kernels work, and then do one thing wrong. The checker must notice each of them. */
+#include <string.h>
+
+#include "base/num.h"
+#include "check.h"
+
+const char *const fault_names[FAULTS] = {"a wrong value", "bits that depend on company", "a write behind the output",
+                                         "a read behind the input"};
+
+static struct cpu_kernels inner;
+static enum fault active;
+static volatile float sink;
+
+/* One fault on an output of n floats and an input that ends at `input_end`. `company`: more than the row itself was computed. */
+static void spoil(float *out, long n, const float *input_end, bool company)
+{
+    switch (active) {
+    case FAULT_VALUE: out[n / 2] = out[n / 2] * 1.01f + 1e-3f; break;
+    case FAULT_BITS:
+        if (company) out[n / 2] = f32_from_bits(f32_bits(out[n / 2]) ^ 1);
+        break;
+    case FAULT_WRITE: out[n] = 0; break;
+    default: sink = input_end[16]; break;
+    }
+}
+
+static void spoil_matmul(const struct block_job *j)
+{
+    int last = 0;
+    for (int i = 0; i < j->n; i++) {
+        int row = j->rows ? j->rows[i] : i;
+        if (row > last) last = row;
+    }
+    spoil(j->y + (long)(j->n - 1) * j->ldy, BLOCK_ROWS, j->act->x + (long)(last + 1) * j->act->ld, j->n > 1);
+}
+
+static void matmul_q4(const struct block_job *j)
+{
+    inner.matmul_q4(j);
+    spoil_matmul(j);
+}
+
+static void matmul_q8(const struct block_job *j)
+{
+    inner.matmul_q8(j);
+    spoil_matmul(j);
+}
+
+static void matmul_f32(const struct block_job *j)
+{
+    inner.matmul_f32(j);
+    spoil_matmul(j);
+}
+
+static void gdn(const struct gdn_job *j)
+{
+    inner.gdn(j);
+    spoil(j->o + (long)(j->n - 1) * j->ldo + j->v_lo, j->v_hi - j->v_lo, j->k + (long)(j->n - 1) * j->ldqk + GDN_DIM, j->n > 1);
+}
+
+static void attention(const struct attn_job *j)
+{
+    inner.attention(j);
+    spoil(j->out + (long)(j->n_q - 1) * j->ldo, HEAD_DIM, j->q + (long)(j->n_q - 1) * j->ldq + HEAD_DIM, j->n_q > 1);
+}
+
+static void conv_silu(const struct conv_job *j)
+{
+    inner.conv_silu(j);
+    spoil(j->out + (long)(j->n - 1) * j->ld_out, j->channels, j->u + (long)(j->n - 1) * j->ld_u + j->channels, false);
+}
+
+static void rms_norm(float *out, const float *x, const float *w, int n, float eps)
+{
+    inner.rms_norm(out, x, w, n, eps);
+    spoil(out, n, w + n, false);
+}
+
+static void l2_norm(float *out, const float *x, float scale)
+{
+    inner.l2_norm(out, x, scale);
+    spoil(out, GDN_DIM, x + GDN_DIM, false);
+}
+
+static void gated_norm(float *out, const float *o, const float *w, const float *z, float eps)
+{
+    inner.gated_norm(out, o, w, z, eps);
+    spoil(out, GDN_DIM, z + GDN_DIM, false);
+}
+
+static void silu_mul(float *out, const float *gate, const float *up, int n)
+{
+    inner.silu_mul(out, gate, up, n);
+    spoil(out, n, up + n, false);
+}
+
+static void sigmoid_mul(float *out, const float *x, const float *gate, int n)
+{
+    inner.sigmoid_mul(out, x, gate, n);
+    spoil(out, n, gate + n, false);
+}
+
+static void add_scaled(float *y, const float *x, float a, int n)
+{
+    inner.add_scaled(y, x, a, n);
+    spoil(y, n, x + n, false);
+}
+
+static void group_sums(float *sums, const float *x, int n_groups)
+{
+    inner.group_sums(sums, x, n_groups);
+    spoil(sums, n_groups, x + 64L * n_groups, false);
+}
+
+bool fault_applies(const char *func, enum fault fault)
+{
+    if (fault != FAULT_BITS) return true;
+    return strncmp(func, "matmul", 6) == 0 || strcmp(func, "gdn") == 0 || strcmp(func, "attention") == 0;
+}
+
+void fault_kernels(struct cpu_kernels *k, enum fault fault)
+{
+    inner = *k;
+    active = fault;
+    *k = (struct cpu_kernels){.tier = inner.tier,
+                              .matmul_q4 = matmul_q4,
+                              .matmul_q8 = matmul_q8,
+                              .matmul_f32 = matmul_f32,
+                              .gdn = gdn,
+                              .attention = attention,
+                              .conv_silu = conv_silu,
+                              .rms_norm = rms_norm,
+                              .l2_norm = l2_norm,
+                              .gated_norm = gated_norm,
+                              .silu_mul = silu_mul,
+                              .sigmoid_mul = sigmoid_mul,
+                              .add_scaled = add_scaled,
+                              .group_sums = group_sums};
+}
