@@ -1,7 +1,7 @@
 /* Row kernels, AVX2 tier: norms, gates, sums. Sums of squares are in double, as in the scalar tier. */
 #include <math.h>
 
-#include "backend/cpu/avx2.h"
+#include "backend/cpu/vec_avx2.h"
 
 static double sum_squares(const float *x, int n)
 {

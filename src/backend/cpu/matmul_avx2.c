@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "backend/cpu/avx2.h"
+#include "backend/cpu/vec_avx2.h"
 
 enum form { Q4, Q8, F32 };
 enum { LINE = 64, QUADS = QUANT_GROUP / 4, PANEL = 6, PANELS = 8 };

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/avx2.h"
+#include "backend/cpu/vec_avx2.h"
 
 /* Token t for 8*vectors value columns from c. Each column sums over k in order, whatever the width. */
 ALWAYS_INLINE void gdn_token(const struct gdn_job *j, int t, int c, int vectors)

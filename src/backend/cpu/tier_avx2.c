@@ -1,5 +1,5 @@
 /* The AVX2 tier's table: needs AVX2, FMA and F16C. */
-#include "backend/cpu/avx2.h"
+#include "backend/cpu/vec_avx2.h"
 
 void cpu_kernels_avx2(struct cpu_kernels *k)
 {

@@ -1,6 +1,6 @@
 /* Inside the AVX2 tier: its parts, and vector helpers (number formats, sums across lanes, exponential). For *_avx2.c alone. */
-#ifndef LILY_BACKEND_CPU_AVX2_H
-#define LILY_BACKEND_CPU_AVX2_H
+#ifndef LILY_BACKEND_CPU_VEC_AVX2_H
+#define LILY_BACKEND_CPU_VEC_AVX2_H
 
 #include "backend/cpu/kernels.h"
 
