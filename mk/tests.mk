@@ -22,7 +22,7 @@ $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tests/libhelp.a $(BUILD)/liblily.
 TOKENIZER_JSON := $(BUILD)/tests/tokenizer/tokenizer.json
 $(TOKENIZER_JSON): tests/data/tokenizer/Qwen3.6-35B-A3B-4bit.tokenizer.json.xz
 	@mkdir -p $(@D); xz -dc $< >$@
-$(filter $(BUILD)/tests/unit/text/%,$(TEST_BIN)): | $(TOKENIZER_JSON)
+$(filter $(BUILD)/tests/unit/text/% $(BUILD)/tests/unit/chat/%,$(TEST_BIN)): | $(TOKENIZER_JSON)
 # Fault programs fail these calls of the library on demand (tests/fault/inject.h).
 WRAPPED := mem_try mmap open read write fsync rename mkostemp pthread_create
 $(filter $(BUILD)/tests/fault/%,$(TEST_BIN)): WRAP := $(WRAPPED:%=-Wl,--wrap=%)
