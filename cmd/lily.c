@@ -1,8 +1,153 @@
-/* The lily program: dispatch to one file per command. */
+/* The lily program: dispatch to one file per command, errors, exit codes. */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
-int main(void)
+#include "base/safe.h"
+#include "commands.h"
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+
+const struct command *const commands[] = {&cmd_info, &cmd_tokenize, &cmd_help, NULL};
+
+const struct command *command_find(const char *name, struct lily_err *err)
 {
-    fprintf(stderr, "lily " LILY_VERSION "\n");
-    return 2;
+    const char *names[32];
+    int n = 0;
+    for (; commands[n]; n++) {
+        if (strcmp(commands[n]->name, name) == 0) return commands[n];
+        names[n] = commands[n]->name;
+    }
+    err_set(err, LILY_ERR_USAGE, "unknown command \"%.60s\"", name);
+    const char *near = nearest_name(name, names, n);
+    if (near) err_hint(err, "did you mean lily %s?", near);
+    else err_hint(err, "lily help lists the commands");
+    return NULL;
+}
+
+void print_json(struct json *moved)
+{
+    struct buf out = {0};
+    json_write(moved, 0, &out);
+    buf_addc(&out, '\n');
+    fwrite(buf_str(&out), 1, out.len, stdout);
+    buf_free(&out);
+    json_free(moved);
+}
+
+void print_text(const char *text, size_t n)
+{
+    struct buf safe = {0};
+    if (isatty(STDOUT_FILENO)) {
+        safe_text(&safe, text, n, true);
+        text = buf_str(&safe);
+        n = safe.len;
+    }
+    fwrite(text, 1, n, stdout);
+    buf_free(&safe);
+}
+
+lily_status read_stdin(struct buf *out, struct lily_err *err)
+{
+    char chunk[65536];
+    size_t n;
+    while ((n = fread(chunk, 1, sizeof chunk, stdin)) > 0) {
+        if (out->len + n > MAX_INPUT) LILY_FAIL(err, LILY_ERR_LIMIT, "stdin has more than %d MB", MAX_INPUT >> 20);
+        buf_add(out, chunk, n);
+    }
+    if (ferror(stdin)) LILY_FAIL(err, LILY_ERR_IO, "cannot read stdin: %s", strerror(errno));
+    return LILY_OK;
+}
+
+static int exit_code(lily_status st)
+{
+    return st == LILY_OK ? EXIT_DONE : st == LILY_ERR_USAGE ? EXIT_USAGE : st == LILY_ERR_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
+}
+
+/* One line each on stderr, and the error object on stdout for who asked for JSON. */
+static void report(const struct lily_err *err, bool json)
+{
+    struct buf text = {0};
+    safe_text(&text, err->msg, strlen(err->msg), false);
+    fprintf(stderr, "lily: %s\n", buf_str(&text));
+    buf_clear(&text);
+    safe_text(&text, err->hint, strlen(err->hint), false);
+    if (text.len) fprintf(stderr, "hint: %s\n", buf_str(&text));
+    buf_free(&text);
+    if (!json) return;
+    struct json *error = json_new_object(), *top = json_new_object();
+    json_put(error, "message", json_new_string(err->msg));
+    json_put(error, "hint", err->hint[0] ? json_new_string(err->hint) : json_new_null());
+    json_put(top, "error", error);
+    print_json(top);
+}
+
+/* Flushes stdout. A reader that has gone away has what it wanted; another failure is one. */
+static int finish(int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    if (errno == EPIPE || errno == 0) return code;
+    fprintf(stderr, "lily: cannot write to stdout: %s\n", strerror(errno));
+    return code == EXIT_DONE ? EXIT_FAILED : code;
+}
+
+static lily_status run_command(const struct command *c, int argc, char **argv, bool *json, struct lily_err *err)
+{
+    char **words;
+    int n;
+    struct common_args *args = calloc(1, c->args_size); /* freed by the end of the process */
+    if (!args) LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for the options of %s", c->name);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) /* known before the options are, for errors in them */
+        *json = *json || strcmp(argv[i], "--json") == 0;
+    if (c->init) c->init(args);
+    lily_status st = opts_parse(c, argc, argv, args, &words, &n, err);
+    if (st == LILY_OK && args->help) {
+        struct buf text = {0};
+        opts_help(c, &text);
+        fputs(buf_str(&text), stdout);
+        buf_free(&text);
+    } else if (st == LILY_OK) {
+        st = c->run(args, n, words, err);
+    }
+    free(args);
+    return st;
+}
+
+/* argv[0] is the program, argv[1] the command. */
+static lily_status dispatch(int argc, char **argv, bool *json, struct lily_err *err)
+{
+    bool help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0;
+    if (argv[1][0] == '-' && !help) {
+        err_set(err, LILY_ERR_USAGE, "a command comes first, not the option %.60s", argv[1]);
+        err_hint(err, "lily help lists the commands");
+        return LILY_ERR_USAGE;
+    }
+    const struct command *c = help ? &cmd_help : command_find(argv[1], err);
+    if (!c) return LILY_ERR_USAGE;
+    return run_command(c, argc - 1, argv + 1, json, err);
+}
+
+int main(int argc, char **argv)
+{
+    struct lily_err err = {0};
+    bool json = false;
+    signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe fails instead, so that what must be tidied up is */
+    if (argc < 2) {
+        struct buf text = {0};
+        commands_help(&text);
+        fputs(buf_str(&text), stderr);
+        buf_free(&text);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        printf("lily %s\n", LILY_VERSION);
+        return finish(EXIT_DONE);
+    }
+    lily_status st = dispatch(argc, argv, &json, &err);
+    if (st != LILY_OK && err.msg[0]) report(&err, json);
+    return finish(exit_code(st));
 }

@@ -1,0 +1,24 @@
+/* The commands, each in its own file, and what they share in printing. Thread: the main one. */
+#ifndef LILY_CMD_COMMANDS_H
+#define LILY_CMD_COMMANDS_H
+
+#include "opt.h"
+
+extern const struct command cmd_info, cmd_tokenize, cmd_help;
+
+/* All of them, in the order of the help; ends with NULL. */
+extern const struct command *const commands[];
+const struct command *command_find(const char *name, struct lily_err *err); /* NULL: err names the nearest */
+
+void commands_help(struct buf *out); /* the list of commands */
+
+/* Prints one JSON value and a line feed to stdout, and frees it. */
+void print_json(struct json *moved);
+/* Prints n bytes to stdout: made safe when it is a terminal, as they are otherwise. */
+void print_text(const char *text, size_t n);
+
+enum { MAX_INPUT = 256 << 20 }; /* bytes of a file or of stdin that a command reads */
+/* Reads all of stdin, appended. */
+lily_status read_stdin(struct buf *out, struct lily_err *err);
+
+#endif

@@ -1,0 +1,99 @@
+/* Options of a model, and opening it. */
+#include "model_args.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+void model_args_init(struct model_args *a)
+{
+    memset(a, 0, sizeof *a);
+    a->tier = cpu_best_tier();
+}
+
+static lily_status take_device(void *values, const char *text, struct lily_err *err)
+{
+    struct model_args *a = values;
+    a->cuda = NULL;
+    if (strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0) return LILY_OK;
+    if (strcmp(text, "cuda") == 0 || (strncmp(text, "cuda:", 5) == 0 && text[5] && strspn(text + 5, "0123456789") == strlen(text + 5))) {
+        a->cuda = text;
+        return LILY_OK;
+    }
+    LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no device; expected auto, cpu, cuda or cuda:N", text);
+}
+
+static lily_status take_tier(void *values, const char *text, struct lily_err *err)
+{
+    struct model_args *a = values;
+    if (cpu_tier_parse(text, &a->tier)) return LILY_OK;
+    struct buf names = {0};
+    for (int i = 0; i < CPU_TIERS; i++) buf_printf(&names, "%s%s", i ? ", " : "", cpu_tier_name((enum cpu_tier)i));
+    err_set(err, LILY_ERR_USAGE, "\"%.60s\" is no CPU tier; expected one of %s", text, buf_str(&names));
+    buf_free(&names);
+    return LILY_ERR_USAGE;
+}
+
+static lily_status take_kv(void *values, const char *text, struct lily_err *err)
+{
+    struct model_args *a = values;
+    a->kv_f32 = strcmp(text, "f32") == 0;
+    if (a->kv_f32 || strcmp(text, "bf16") == 0) return LILY_OK;
+    LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no cache type; expected bf16 or f32", text);
+}
+
+#define AT(field) offsetof(struct model_args, field)
+#define DIR_OPTION                                                                                                     \
+    {"model", 'm', "DIR",                                                                                              \
+     "checkpoint folder (default: $LILY_MODEL, else the newest pulled model, else the demo model)", OPT_TEXT, AT(dir), 0, 0, NULL}
+
+static const struct opt dir_options[] = {DIR_OPTION};
+static const struct opt options[] = {
+    DIR_OPTION,
+    {"ctx", 0, "N", "tokens of context (default: what the model allows, at most 32768, and what fits in memory)", OPT_INT, AT(ctx),
+     64, 1 << 24, NULL},
+    {"threads", 0, "N", "compute threads (default: every processor)", OPT_INT, AT(threads), 1, 256, NULL},
+    {"device", 0, "NAME", "auto, cpu, cuda or cuda:N (default: auto)", OPT_TAKE, 0, 0, 0, take_device},
+    {"cpu-tier", 0, "NAME", "highest instruction set to use: scalar, avx2, avx512, neon (default: the best here)", OPT_TAKE, 0, 0, 0,
+     take_tier},
+    {"kv", 0, "TYPE", "numbers in the attention cache: bf16, or f32 for twice the memory (default: bf16)", OPT_TAKE, 0, 0, 0, take_kv},
+    {"memory-limit", 0, "SIZE", "refuse to use more memory than this, as in 24G (default: what is free)", OPT_SIZE, AT(memory_limit),
+     0, 0, NULL},
+};
+const struct opt_group opts_dir = {"Model", dir_options, 1};
+const struct opt_group opts_model = {"Model", options, (int)(sizeof options / sizeof options[0])};
+
+void model_plan_want(const struct model_args *a, const struct model_config *c, int borders, struct plan_want *want)
+{
+    memset(want, 0, sizeof *want);
+    want->ctx = a->ctx;
+    want->n_seqs = 1;
+    want->kv_f32 = a->kv_f32;
+    want->limit = a->memory_limit;
+    want->border_bytes = bundle_border_bytes(c, borders);
+}
+
+lily_status model_texts(const struct model_args *a, struct bundle *out, struct lily_err *err)
+{
+    struct buf dir = {0};
+    memset(out, 0, sizeof *out);
+    if (a->cuda) {
+        err_set(err, LILY_ERR_UNSUPPORTED, "--device %s: this build of lily has no CUDA backend yet", a->cuda);
+        err_hint(err, "leave --device out to run on the CPU");
+        return LILY_ERR_UNSUPPORTED;
+    }
+    lily_status st = model_find(a, &dir, err);
+    if (st == LILY_OK) st = bundle_open(buf_str(&dir), out, err);
+    buf_free(&dir);
+    return st;
+}
+
+lily_status model_weights(const struct model_args *a, int borders, struct bundle *b, struct lily_err *err)
+{
+    struct model_options o;
+    model_options_init(&o);
+    o.threads = a->threads;
+    o.tier = a->tier;
+    model_plan_want(a, &b->config, borders, &o.plan);
+    return bundle_load(b, &o, err);
+}

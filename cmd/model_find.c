@@ -1,0 +1,124 @@
+/* Finding a model folder: the hub cache and the demo model. */
+#include <dirent.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "model_args.h"
+
+/* A folder of the hub cache, as a candidate for the newest. */
+struct newest {
+    struct buf dir; /* owned; empty: none yet */
+    struct timespec time;
+};
+
+static bool later(struct timespec a, struct timespec b)
+{
+    return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
+}
+
+/* Whether dir looks like a downloaded checkpoint that lily runs. */
+static bool is_model(const char *dir)
+{
+    struct model_config config;
+    struct buf path = {0};
+    file_join(&path, dir, "model.safetensors.index.json");
+    bool weights = file_exists(buf_str(&path));
+    if (!weights) {
+        file_join(&path, dir, "model.safetensors");
+        weights = file_exists(buf_str(&path));
+    }
+    buf_free(&path);
+    if (!weights || config_load(dir, &config, NULL) != LILY_OK) return false;
+    config_free(&config);
+    return true;
+}
+
+static void consider(struct newest *n, const char *dir)
+{
+    struct stat st;
+    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode)) return;
+    if (n->dir.len && !later(st.st_mtim, n->time)) return;
+    if (!is_model(dir)) return;
+    n->time = st.st_mtim;
+    buf_clear(&n->dir);
+    buf_addz(&n->dir, dir);
+}
+
+/* Calls consider for every HUB/models--NAME/snapshots/REVISION. */
+static void search_hub(const char *hub, struct newest *n)
+{
+    struct buf snapshots = {0}, dir = {0};
+    DIR *models = opendir(hub);
+    for (const struct dirent *m; models && (m = readdir(models));) {
+        if (strncmp(m->d_name, "models--", 8) != 0) continue;
+        buf_clear(&snapshots);
+        buf_printf(&snapshots, "%s/%s/snapshots", hub, m->d_name);
+        DIR *revisions = opendir(buf_str(&snapshots));
+        for (const struct dirent *r; revisions && (r = readdir(revisions));) {
+            if (r->d_name[0] == '.') continue;
+            file_join(&dir, buf_str(&snapshots), r->d_name);
+            consider(n, buf_str(&dir));
+        }
+        if (revisions) closedir(revisions);
+    }
+    if (models) closedir(models);
+    buf_free(&snapshots);
+    buf_free(&dir);
+}
+
+/* The demo model beside the source tree or under the prefix that the program was installed to. */
+static bool find_demo(struct buf *dir)
+{
+    static const char *const places[] = {"models/demo", "../../models/demo", "../share/lily/demo"};
+    char exe[4096];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (n <= 0) return false;
+    exe[n] = 0;
+    char *slash = strrchr(exe, '/');
+    if (slash) *slash = 0;
+    struct buf config = {0};
+    bool found = false;
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && !found; i++) {
+        file_join(dir, exe, places[i]);
+        file_join(&config, buf_str(dir), "config.json");
+        found = file_exists(buf_str(&config));
+    }
+    buf_free(&config);
+    return found;
+}
+
+lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_err *err)
+{
+    struct newest pulled = {0};
+    struct buf hub = {0};
+    buf_clear(dir);
+    if (a->dir) {
+        buf_addz(dir, a->dir);
+        return LILY_OK;
+    }
+    if (env_model()) {
+        buf_addz(dir, env_model());
+        log_note("model: %s (from LILY_MODEL)", buf_str(dir));
+        return LILY_OK;
+    }
+    env_hub_dir(&hub);
+    if (hub.len) search_hub(buf_str(&hub), &pulled);
+    buf_free(&hub);
+    if (pulled.dir.len) {
+        buf_addz(dir, buf_str(&pulled.dir));
+        buf_free(&pulled.dir);
+        log_note("model: %s (the newest pulled one)", buf_str(dir));
+        return LILY_OK;
+    }
+    if (find_demo(dir)) {
+        log_note("model: the demo model, %s", buf_str(dir));
+        return LILY_OK;
+    }
+    err_set(err, LILY_ERR_USAGE, "no model: none was given, pulled, or installed");
+    err_hint(err, "name a checkpoint folder with -m DIR or LILY_MODEL");
+    return LILY_ERR_USAGE;
+}

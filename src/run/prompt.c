@@ -1,0 +1,37 @@
+/* From messages to a prompt. */
+#include "run/prompt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+lily_status prompt_render(const struct bundle *b, const struct json *messages, const struct json *tools,
+                          struct template_options *opt, struct prompt *out, struct lily_err *err)
+{
+    memset(out, 0, sizeof *out);
+    opt->version = b->version;
+    LILY_TRY(template_render(messages, tools, opt, &out->rendering, err));
+    int n = out->rendering.n_marks;
+    out->marks = mem_new(sizeof *out->marks * (size_t)(n + 1));
+    out->positions = mem_new(sizeof *out->positions * (size_t)(n + 1));
+    rendering_encode(&out->rendering, b->tokenizer, &out->ids, out->marks);
+    for (int i = 0; i < n; i++) out->positions[i] = (int)out->marks[i].at;
+    out->thinking_open = !opt->no_generation_prompt && !opt->no_thinking;
+    return LILY_OK;
+}
+
+void prompt_raw(const struct bundle *b, const char *text, size_t n, struct prompt *out)
+{
+    memset(out, 0, sizeof *out);
+    tokenizer_encode_special(b->tokenizer, text, n, &out->ids);
+}
+
+void prompt_free(struct prompt *p)
+{
+    rendering_free(&p->rendering);
+    ids_free(&p->ids);
+    free(p->marks);
+    free(p->positions);
+    memset(p, 0, sizeof *p);
+}
