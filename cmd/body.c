@@ -1,0 +1,56 @@
+/* Reading a chat-completions body. */
+#include "body.h"
+
+#include <string.h>
+
+#include "commands.h"
+
+static lily_status read_json(const char *path, struct json **out, struct lily_err *err)
+{
+    struct buf text = {0};
+    if (strcmp(path, "-") != 0) return json_parse_file(path, MAX_INPUT, out, err);
+    lily_status st = read_stdin(&text, err);
+    if (st == LILY_OK) st = json_parse(buf_str(&text), text.len, "stdin", out, err);
+    buf_free(&text);
+    return st;
+}
+
+lily_status body_read(const char *path, struct body *out, struct lily_err *err)
+{
+    memset(out, 0, sizeof *out);
+    LILY_TRY(read_json(path, &out->top, err));
+    if (json_kind(out->top) == JSON_ARRAY) {
+        struct json *top = json_new_object();
+        json_put(top, "messages", out->top);
+        out->top = top;
+    }
+    lily_status st = chat_request_parse(out->top, &out->request, err);
+    if (st != LILY_OK) {
+        err_prefix(err, "%s", strcmp(path, "-") == 0 ? "stdin" : path);
+        body_free(out);
+    }
+    return st;
+}
+
+lily_status body_text_only(const struct body *b, struct lily_err *err)
+{
+    if (!b->request.media[0]) return LILY_OK;
+    err_set(err, LILY_ERR_UNSUPPORTED, "%s is an image or a video", b->request.media);
+    err_hint(err, "lily reads text only");
+    return LILY_ERR_UNSUPPORTED;
+}
+
+void body_free(struct body *b)
+{
+    if (b->request.messages) chat_request_free(&b->request);
+    json_free(b->top);
+    memset(b, 0, sizeof *b);
+}
+
+struct json *chat_message(const char *role, const char *text, size_t n)
+{
+    struct json *m = json_new_object();
+    json_put(m, "role", json_new_string(role));
+    json_put(m, "content", json_new_text(text, n));
+    return m;
+}
