@@ -12,6 +12,7 @@ FUZZ_BIN := $(FUZZ_SRC:%.c=$(BUILD)/%)
 KERNELS := $(if $(KERNEL_SRC),$(BUILD)/tests/kernels/check_kernels)
 REPLAY := $(BUILD)/tests/fuzz/replay.o
 to_obj = $(1:%.c=$(BUILD)/%.o)
+$(BUILD)/tests/%.o: CFLAGS_ALL += -Itests
 
 $(BUILD)/tests/libhelp.a: $(call to_obj,$(HELP_SRC)) $(sort $(dir $(HELP_SRC)))
 	@rm -f $@; mkdir -p $(@D)

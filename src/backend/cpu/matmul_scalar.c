@@ -1,4 +1,6 @@
 /* Matrix kernels, scalar tier: the reference of all others. Each output is a plain sum in the order of k. */
+#include <string.h>
+
 #include "backend/cpu/scalar.h"
 #include "base/num.h"
 
@@ -9,44 +11,51 @@ static const float *act_row(const struct block_job *j, int i, const float **sums
     return j->act->x + row * j->act->ld;
 }
 
-static inline int q4_code(const uint8_t *tile, int r, int k)
+/* dot[r] += sum over a tile's 64 columns of code * x, in the order of k. */
+typedef void (*tile_fn)(const uint8_t *tile, const float *x, float dot[BLOCK_ROWS]);
+
+static inline void q4_tile(const uint8_t *tile, const float *x, float dot[BLOCK_ROWS])
 {
-    uint8_t byte = tile[k / 8 * 64 + 4 * r + k % 4];
-    return k % 8 < 4 ? byte & 15 : byte >> 4;
+    for (int k = 0; k < QUANT_GROUP; k++) {
+        const uint8_t *codes = tile + k / 8 * 64 + k % 4;
+        int shift = k % 8 < 4 ? 0 : 4;
+        for (int r = 0; r < BLOCK_ROWS; r++) dot[r] += (float)(codes[4 * r] >> shift & 15) * x[k];
+    }
 }
 
-static inline int q8_code(const uint8_t *tile, int r, int k)
+static inline void q8_tile(const uint8_t *tile, const float *x, float dot[BLOCK_ROWS])
 {
-    return tile[k / 4 * 64 + 4 * r + k % 4];
+    for (int k = 0; k < QUANT_GROUP; k++) {
+        const uint8_t *codes = tile + k / 4 * 64 + k % 4;
+        for (int r = 0; r < BLOCK_ROWS; r++) dot[r] += (float)codes[4 * r] * x[k];
+    }
 }
 
-typedef int (*code_fn)(const uint8_t *tile, int r, int k);
-
-static inline void matmul_quantized(const struct block_job *j, code_fn code, size_t tile_bytes)
+static inline __attribute__((always_inline)) void matmul_quantized(const struct block_job *j, tile_fn tile_dot,
+                                                                   size_t tile_bytes)
 {
     for (int i = 0; i < j->n; i++) {
         const float *sums, *x = act_row(j, i, &sums);
-        for (int r = 0; r < BLOCK_ROWS; r++) {
-            float y = 0;
-            for (int t = 0; t < j->col_tiles; t++) {
-                const uint8_t *tile = j->block + (size_t)t * tile_bytes, *scales = tile + tile_bytes - 64;
-                float dot = 0;
-                for (int k = 0; k < QUANT_GROUP; k++) dot += (float)code(tile, r, k) * x[t * QUANT_GROUP + k];
-                y += bf16_to_f32(load_u16(scales + 2 * r)) * dot + bf16_to_f32(load_u16(scales + 32 + 2 * r)) * sums[t];
-            }
-            j->y[(long)i * j->ldy + r] = y;
+        float y[BLOCK_ROWS] = {0};
+        for (int t = 0; t < j->col_tiles; t++) {
+            const uint8_t *tile = j->block + (size_t)t * tile_bytes, *scales = tile + tile_bytes - 64;
+            float dot[BLOCK_ROWS] = {0};
+            tile_dot(tile, x + t * QUANT_GROUP, dot);
+            for (int r = 0; r < BLOCK_ROWS; r++)
+                y[r] += bf16_to_f32(load_u16(scales + 2 * r)) * dot[r] + bf16_to_f32(load_u16(scales + 32 + 2 * r)) * sums[t];
         }
+        memcpy(j->y + (long)i * j->ldy, y, sizeof y);
     }
 }
 
 static void matmul_q4(const struct block_job *j)
 {
-    matmul_quantized(j, q4_code, Q4_TILE_BYTES);
+    matmul_quantized(j, q4_tile, Q4_TILE_BYTES);
 }
 
 static void matmul_q8(const struct block_job *j)
 {
-    matmul_quantized(j, q8_code, Q8_TILE_BYTES);
+    matmul_quantized(j, q8_tile, Q8_TILE_BYTES);
 }
 
 static void matmul_f32(const struct block_job *j)
@@ -54,11 +63,10 @@ static void matmul_f32(const struct block_job *j)
     const float *w = (const float *)(const void *)j->block; /* blocks are 64-byte aligned */
     for (int i = 0; i < j->n; i++) {
         const float *sums, *x = act_row(j, i, &sums);
-        for (int r = 0; r < BLOCK_ROWS; r++) {
-            float y = 0;
-            for (int k = 0; k < j->col_tiles * QUANT_GROUP; k++) y += w[(long)k * BLOCK_ROWS + r] * x[k];
-            j->y[(long)i * j->ldy + r] = y;
-        }
+        float y[BLOCK_ROWS] = {0};
+        for (int k = 0; k < j->col_tiles * QUANT_GROUP; k++)
+            for (int r = 0; r < BLOCK_ROWS; r++) y[r] += w[(long)k * BLOCK_ROWS + r] * x[k];
+        memcpy(j->y + (long)i * j->ldy, y, sizeof y);
     }
 }
 

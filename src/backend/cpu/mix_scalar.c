@@ -10,17 +10,17 @@ static void gdn(const struct gdn_job *j)
     for (int t = 0; t < j->n; t++) {
         const float *q = j->q + (long)t * j->ldqk, *k = j->k + (long)t * j->ldqk, *v = j->v + (long)t * j->ldv;
         float g = j->g[(long)t * j->ldg], beta = j->beta[(long)t * j->ldg];
-        for (int c = j->v_lo; c < j->v_hi; c++) {
-            float predicted = 0, out = 0;
-            for (int i = 0; i < GDN_DIM; i++) predicted += j->state[i * GDN_DIM + c] * k[i];
-            float e = beta * (v[c] - g * predicted);
-            for (int i = 0; i < GDN_DIM; i++) {
-                float s = g * j->state[i * GDN_DIM + c] + e * k[i];
+        float predicted[GDN_DIM] = {0}, e[GDN_DIM], out[GDN_DIM] = {0};
+        for (int i = 0; i < GDN_DIM; i++)
+            for (int c = j->v_lo; c < j->v_hi; c++) predicted[c] += j->state[i * GDN_DIM + c] * k[i];
+        for (int c = j->v_lo; c < j->v_hi; c++) e[c] = beta * (v[c] - g * predicted[c]);
+        for (int i = 0; i < GDN_DIM; i++)
+            for (int c = j->v_lo; c < j->v_hi; c++) {
+                float s = g * j->state[i * GDN_DIM + c] + e[c] * k[i];
                 j->state[i * GDN_DIM + c] = s;
-                out += s * q[i];
+                out[c] += s * q[i];
             }
-            j->o[(long)t * j->ldo + c] = out;
-        }
+        memcpy(j->o + (long)t * j->ldo + j->v_lo, out + j->v_lo, sizeof(float) * (size_t)(j->v_hi - j->v_lo));
     }
 }
 
