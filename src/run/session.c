@@ -144,22 +144,33 @@ static void restore_prefix(struct session *s, const struct sync_request *r)
     if (best_length) memcpy(s->ids, r->ids, sizeof *s->ids * (size_t)best_length);
 }
 
-/* Where the next piece ends: on the grid, at a border worth saving, or at the end of the prompt. */
+/* The greatest grid point strictly below a position, so that 1 to 64 tokens remain after it. */
+static int grid_below(int position)
+{
+    return (position - 1) / GRID * GRID;
+}
+
+/* The i-th place worth a border: the last grid point of the prompt (the same prompt may come again), then the marks. */
+static int wanted_border(const struct sync_request *r, int i)
+{
+    return grid_below(i == 0 ? r->n : r->marks[i - 1]);
+}
+
+/* Where the next piece ends: at its full size, at a border, or at the end of the prompt. */
 static int piece_end(const struct session *s, const struct sync_request *r)
 {
-    int end = (s->length + s->piece) / GRID * GRID;
-    for (int i = 0; i < r->n_marks; i++) {
-        int border = (r->marks[i] - 1) / GRID * GRID; /* the greatest grid point strictly below the mark */
+    int end = s->length + s->piece < r->n ? s->length + s->piece : r->n;
+    for (int i = 0; i <= r->n_marks; i++) {
+        int border = wanted_border(r, i);
         if (border > s->length && border < end) end = border;
     }
-    return end < r->n ? end : r->n;
+    return end;
 }
 
 static bool worth_saving(const struct session *s, const struct sync_request *r)
 {
-    if (s->length == (r->n - 1) / GRID * GRID) return true; /* the last grid point: the same prompt again */
-    for (int i = 0; i < r->n_marks; i++)
-        if (s->length == (r->marks[i] - 1) / GRID * GRID) return true;
+    for (int i = 0; i <= r->n_marks; i++)
+        if (s->length == wanted_border(r, i)) return true;
     return false;
 }
 
@@ -212,7 +223,7 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
         int end = piece_end(s, r);
         LILY_TRY(run_rows(s, PHASE_PREFILL, r->ids + s->length, end - s->length, end == r->n, err));
         out->computed = s->length - reused;
-        if (s->length % GRID == 0 && s->length < r->n && worth_saving(s, r)) LILY_TRY(session_checkpoint(s, err));
+        if (s->length < r->n && worth_saving(s, r)) LILY_TRY(session_checkpoint(s, err));
     }
     if (r->progress) r->progress(r->progress_ctx, r->n - reused, r->n - reused);
     return LILY_OK;
