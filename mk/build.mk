@@ -1,11 +1,9 @@
 # Objects, the library, the program.
-# What a cross build leaves out: the files that include a library's headers. The archive's other members link without them.
-WITH_LIBS := src/base/hash.c src/json/write.c src/text/% src/serve/%
-LIB_SRC := $(filter-out $(FOREIGN) $(if $(CROSS),$(WITH_LIBS)),$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+LIB_SRC := $(filter-out $(FOREIGN),$(sort $(wildcard src/*/*.c src/*/*/*.c)))
 CMD_SRC := $(sort $(wildcard cmd/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/%.o)
-CMD_LIBS := $(if $(wildcard /usr/include/histedit.h),-ledit)
+CMD_LIBS := $(if $(wildcard $(SYSROOT)/usr/include/histedit.h),-ledit)
 
 # A change of flags rebuilds everything.
 FLAGS_STAMP := $(BUILD)/flags.txt

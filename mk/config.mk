@@ -5,24 +5,22 @@ BUILD := build/$(CC_NAME)-$(MODE)$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 
 MACHINE := $(firstword $(subst -, ,$(shell $(lastword $(CC)) -dumpmachine 2>/dev/null)))
 HOST := $(shell uname -m)
-# A cross build is static and has none of the libraries: only the parts that need none (mk/build.mk).
+# A cross build takes the libraries from a folder that tests/sysroot.sh fills.
 CROSS := $(filter-out $(HOST),$(MACHINE))
+SYSROOT := $(if $(CROSS),build/sysroot-$(CROSS))
+PKG_CONFIG := $(if $(CROSS),PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(CROSS)-linux-gnu/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(SYSROOT)) pkg-config
 
 PACKAGES := libpcre2-8 libutf8proc libcrypto libxxhash
-ifeq ($(CROSS)$(filter clean help dist,$(MAKECMDGOALS)),)
+ifeq ($(filter clean help dist,$(MAKECMDGOALS)),)
 ifeq ($(MACHINE),)
 $(error no C compiler: "$(CC)" does not run. On Debian and Ubuntu ./demo.sh installs what is missing and builds)
 endif
-ifneq ($(shell pkg-config --exists $(PACKAGES) && echo yes),yes)
+ifneq ($(shell $(PKG_CONFIG) --exists $(PACKAGES) && echo yes),yes)
 $(error lily needs pkg-config and the development files of: $(PACKAGES). On Debian and Ubuntu ./demo.sh installs what is missing and builds; mk/packages.txt has the names)
 endif
 endif
-ifeq ($(CROSS),)
-PKG_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
-PKG_LIBS := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
-else
-PKG_LIBS := -static
-endif
+PKG_CFLAGS := $(if $(CROSS),--sysroot=$(SYSROOT)) $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
+PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
 AR := $(if $(CROSS),$(patsubst %gcc,%ar,$(CC)),ar)
 
 # Warnings are errors with the compilers that are tested (gcc 12, clang 14), and only warnings with others. Sanitizers make

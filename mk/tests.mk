@@ -70,12 +70,13 @@ CLANG ?= clang-14
 fuzz:
 	@if tests/have.sh fuzz $(CLANG); then $(MAKE) CC=$(CLANG) SAN=fuzzer,address,undefined suite-fuzz; fi
 suite-fuzz: $(FUZZ_BIN); @tests/fuzz.sh $(FUZZ_SECONDS) $^
-#: make qemu           the aarch64 kernels and golden runner, cross-built and emulated (also: check-qemu)
+#: make qemu           unit, golden, state and kernel suites cross-built for aarch64 and emulated (also: check-qemu)
 CROSS_CC ?= aarch64-linux-gnu-gcc
 QEMU ?= qemu-aarch64
+QEMU_CHECK := $(call some,$(call bins,unit golden state) $(KERNELS))
 qemu check-qemu:
-	@if tests/have.sh qemu $(CROSS_CC) $(QEMU); then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
-suite-qemu: $(KERNELS); $(call RUN,qemu) -e $(QEMU) $^
+	@if tests/have.sh qemu $(CROSS_CC) $(QEMU) apt-get 'tests/sysroot.sh arm64 build/sysroot-aarch64'; then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
+suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 1500 -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
 #: make soak           long runs
 soak: $(BUILD)/lily $(filter $(BUILD)/%,$(SOAK))
 	$(call RUN,soak) $(SOAK)
