@@ -18,12 +18,12 @@ ALWAYS_INLINE int tile_bytes(enum form f)
     return f == Q4 ? Q4_TILE_BYTES : f == Q8 ? Q8_TILE_BYTES : F32_TILE_BYTES;
 }
 
-/* The words of k = 4q … 4q+3 for the 8 rows of a half; for Q4 the codes are at the low nibble of each byte. */
-ALWAYS_INLINE __m256i quad_words(const uint8_t *tile, int q, int half, enum form f)
+/* The words of quad q + odd, q even: k = 4q … 4q+3, for the 8 rows of a half; Q4 codes in the low nibbles. */
+ALWAYS_INLINE __m256i quad_words(const uint8_t *tile, int q, int odd, int half, enum form f)
 {
-    const uint8_t *p = tile + (f == Q4 ? q / 2 : q) * LINE + half * 32;
+    const uint8_t *p = tile + (f == Q4 ? q / 2 : q + odd) * LINE + half * 32;
     __m256i w = _mm256_load_si256((const __m256i *)(const void *)p);
-    return f == Q4 && q % 2 ? _mm256_srli_epi32(w, 4) : w;
+    return f == Q4 && odd ? _mm256_srli_epi32(w, 4) : w;
 }
 
 /* Code times 2^(8b); the top byte of Q8 moves down, since bit 31 is a sign to the conversion. */
@@ -33,11 +33,11 @@ ALWAYS_INLINE __m256 quad_codes(__m256i w, int b, enum form f)
     return _mm256_cvtepi32_ps(_mm256_and_si256(w, _mm256_set1_epi32((f == Q4 ? 15 : 255) << 8 * b)));
 }
 
-/* The weights of k = 4q+b as floats: codes, or for F32 the values. */
-ALWAYS_INLINE __m256 quad_weights(const uint8_t *tile, __m256i w, int at, int half, enum form f)
+/* The weights of byte b of a quad as floats: codes, or for F32 the values of line b. */
+ALWAYS_INLINE __m256 quad_weights(const uint8_t *lines, __m256i w, int b, int half, enum form f)
 {
-    if (f == F32) return _mm256_load_ps((const float *)(const void *)tile + at * BLOCK_ROWS + half * 8);
-    return quad_codes(w, at % 4, f);
+    if (f == F32) return _mm256_load_ps((const float *)(const void *)lines + b * BLOCK_ROWS + half * 8);
+    return quad_codes(w, b, f);
 }
 
 ALWAYS_INLINE float fold_factor(int b, enum form f)
@@ -57,8 +57,8 @@ ALWAYS_INLINE __m256 add_group(__m256 y, __m256 dot, const uint8_t *tile, int ha
 
 /* Activation rows that are computed together, and where their results go. */
 struct rows {
-    const float *x[PANEL], *sums[PANEL];
-    float *y[PANEL];
+    const float *x[8], *sums[8]; /* the first PANEL are used */
+    float *y[8];
 };
 
 static void take_rows(struct rows *r, const struct block_job *j, int first, int count)
@@ -85,32 +85,27 @@ ALWAYS_INLINE int halves_at_once(int count)
 }
 
 /* dot[h*count + i]: row i with half first + h, unpacking in registers; count <= 3. */
-ALWAYS_INLINE void group_dots(__m256 dot[3], const struct group *g, const struct rows *r, int first, int count, enum form f)
+ALWAYS_INLINE void group_dots(__m256 dot[8], const struct group *g, const struct rows *r, int first, int count, enum form f)
 {
     const int halves = halves_at_once(count);
-    __m256 acc[3][4];
-    for (int i = 0; i < halves * count; i++)
-        for (int b = 0; b < 4; b++) acc[i][b] = _mm256_setzero_ps();
-#pragma GCC unroll 2
-    for (int q = 0; q < QUADS; q++) {
-#pragma GCC unroll 2
-        for (int h = 0; h < halves; h++) {
-            __m256i words = f == F32 ? _mm256_setzero_si256() : quad_words(g->tile, q, first + h, f);
-#pragma GCC unroll 4
-            for (int b = 0; b < 4; b++) {
-                __m256 w = quad_weights(g->tile, words, 4 * q + b, first + h, f);
-#pragma GCC unroll 3
-                for (int i = 0; i < count; i++) {
-                    __m256 x = _mm256_broadcast_ss(r->x[i] + g->t * QUANT_GROUP + 4 * q + b);
+    __m256 acc[4][4];
+    UNROLL4(i, halves * count, UNROLL4(b, 4, acc[i][b] = _mm256_setzero_ps();))
+    for (int q = 0; q < QUADS; q += 2)
+        UNROLL2(odd, 2, UNROLL2(h, halves, {
+            const int at = 4 * (q + odd);
+            __m256i words = f == F32 ? _mm256_setzero_si256() : quad_words(g->tile, q, odd, first + h, f);
+            UNROLL4(b, 4, {
+                __m256 w = quad_weights(g->tile + at * LINE, words, b, first + h, f);
+                UNROLL4(i, count, {
+                    __m256 x = _mm256_broadcast_ss(r->x[i] + g->t * QUANT_GROUP + at + b);
                     acc[h * count + i][b] = _mm256_fmadd_ps(w, x, acc[h * count + i][b]);
-                }
-            }
-        }
-    }
-    for (int i = 0; i < halves * count; i++) {
+                })
+            })
+        }))
+    UNROLL4(i, halves * count, {
         dot[i] = acc[i][0];
-        for (int b = 1; b < 4; b++) dot[i] = _mm256_fmadd_ps(acc[i][b], _mm256_set1_ps(fold_factor(b, f)), dot[i]);
-    }
+        UNROLL4(b, 4, if (b > 0) dot[i] = _mm256_fmadd_ps(acc[i][b], _mm256_set1_ps(fold_factor(b, f)), dot[i]);)
+    })
 }
 
 /* One to three rows: no buffer; the unpacking hides beside the multiply-adds. */
@@ -119,64 +114,57 @@ ALWAYS_INLINE void few_rows(const struct block_job *j, int from, int count, enum
     const int halves = halves_at_once(count);
     struct rows r;
     take_rows(&r, j, from, count);
-    __m256 total[2][3];
-    for (int i = 0; i < 3; i++) total[0][i] = total[1][i] = _mm256_setzero_ps();
+    __m256 total[2][4];
+    UNROLL4(i, count, total[0][i] = total[1][i] = _mm256_setzero_ps();)
     struct group g = {.tile = j->block};
     for (; g.t < j->col_tiles; g.t++, g.tile += tile_bytes(f))
-#pragma GCC unroll 2
-        for (int first = 0; first < 2; first += halves) {
-            __m256 dot[3];
+        UNROLL2(pass, 2 / halves, {
+            __m256 dot[8];
+            const int first = pass * halves;
             group_dots(dot, &g, &r, first, count, f);
-#pragma GCC unroll 2
-            for (int h = first; h < first + halves; h++)
-#pragma GCC unroll 3
-                for (int i = 0; i < count; i++)
-                    total[h][i] = add_group(total[h][i], dot[(h - first) * count + i], g.tile, h, r.sums[i][g.t], f);
-        }
-    for (int i = 0; i < count; i++) {
+            UNROLL2(h, halves, UNROLL4(i, count, {
+                __m256 *y = &total[first + h][i];
+                *y = add_group(*y, dot[h * count + i], g.tile, first + h, r.sums[i][g.t], f);
+            }))
+        })
+    UNROLL4(i, count, {
         _mm256_storeu_ps(r.y[i], total[0][i]);
         _mm256_storeu_ps(r.y[i] + 8, total[1][i]);
-    }
+    })
 }
 
 ALWAYS_INLINE const float *unpack(float *buffer, const uint8_t *tile, enum form f)
 {
     if (f == F32) return (const float *)(const void *)tile;
-#pragma GCC unroll 2
-    for (int q = 0; q < QUADS; q++)
-        for (int h = 0; h < 2; h++) {
-            __m256i words = quad_words(tile, q, h, f);
-#pragma GCC unroll 4
-            for (int b = 0; b < 4; b++) _mm256_store_ps(buffer + (4 * q + b) * BLOCK_ROWS + h * 8, quad_codes(words, b, f));
-        }
+    for (int q = 0; q < QUADS; q += 2)
+        UNROLL2(odd, 2, UNROLL2(h, 2, {
+            __m256i words = quad_words(tile, q, odd, h, f);
+            float *line = buffer + 4 * (q + odd) * BLOCK_ROWS + h * 8;
+            UNROLL4(b, 4, _mm256_store_ps(line + b * BLOCK_ROWS, quad_codes(words, b, f));)
+        }))
     return buffer;
 }
 
 /* y (count, 16) += one group of `count` rows with an unpacked tile. */
 ALWAYS_INLINE void panel(float *y, const struct group *g, const struct rows *r, int count, enum form f)
 {
-    float dot[PANEL][BLOCK_ROWS] __attribute__((aligned(32))) = {{0}};
+    float dot[8][BLOCK_ROWS] __attribute__((aligned(32))) = {{0}};
     for (int b = 0; b < 4; b++) {
-        __m256 acc[PANEL][2];
-#pragma GCC unroll 6
-        for (int i = 0; i < count; i++) acc[i][0] = acc[i][1] = _mm256_setzero_ps();
+        __m256 acc[8][2], factor = _mm256_set1_ps(fold_factor(b, f));
+        UNROLL8(i, count, acc[i][0] = acc[i][1] = _mm256_setzero_ps();)
         for (int k = b; k < QUANT_GROUP; k += 4) {
             const float *w = g->w + k * BLOCK_ROWS;
             __m256 w0 = _mm256_load_ps(w), w1 = _mm256_load_ps(w + 8);
-#pragma GCC unroll 6
-            for (int i = 0; i < count; i++) {
+            UNROLL8(i, count, {
                 __m256 x = _mm256_broadcast_ss(r->x[i] + g->t * QUANT_GROUP + k);
                 acc[i][0] = _mm256_fmadd_ps(w0, x, acc[i][0]);
                 acc[i][1] = _mm256_fmadd_ps(w1, x, acc[i][1]);
-            }
+            })
         }
-        __m256 factor = _mm256_set1_ps(fold_factor(b, f));
-#pragma GCC unroll 6
-        for (int i = 0; i < count; i++)
-            for (int h = 0; h < 2; h++) {
-                float *d = dot[i] + 8 * h;
-                _mm256_store_ps(d, _mm256_fmadd_ps(acc[i][h], factor, _mm256_load_ps(d)));
-            }
+        UNROLL8(i, count, UNROLL2(h, 2, {
+            float *d = dot[i] + 8 * h;
+            _mm256_store_ps(d, _mm256_fmadd_ps(acc[i][h], factor, _mm256_load_ps(d)));
+        }))
     }
     for (int i = 0; i < count; i++)
         for (int h = 0; h < 2; h++) {

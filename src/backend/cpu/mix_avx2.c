@@ -11,31 +11,25 @@ ALWAYS_INLINE void gdn_token(const struct gdn_job *j, int t, int c, int vectors)
     float *state = j->state + c, *o = j->o + (long)t * j->ldo + c;
     __m256 decay = _mm256_set1_ps(j->g[(long)t * j->ldg]), beta = _mm256_set1_ps(j->beta[(long)t * j->ldg]);
     __m256 sum[8], e[8];
-#pragma GCC unroll 8
-    for (int m = 0; m < vectors; m++) sum[m] = _mm256_setzero_ps();
+    UNROLL8(m, vectors, sum[m] = _mm256_setzero_ps();)
     for (int i = 0; i < GDN_DIM; i++) {
         __m256 ki = _mm256_broadcast_ss(k + i);
-#pragma GCC unroll 8
-        for (int m = 0; m < vectors; m++)
-            sum[m] = _mm256_fmadd_ps(_mm256_loadu_ps(state + i * GDN_DIM + 8 * m), ki, sum[m]);
+        UNROLL8(m, vectors, sum[m] = _mm256_fmadd_ps(_mm256_loadu_ps(state + i * GDN_DIM + 8 * m), ki, sum[m]);)
     }
-#pragma GCC unroll 8
-    for (int m = 0; m < vectors; m++) {
+    UNROLL8(m, vectors, {
         e[m] = _mm256_mul_ps(beta, _mm256_fnmadd_ps(decay, sum[m], _mm256_loadu_ps(v + 8 * m)));
         sum[m] = _mm256_setzero_ps();
-    }
+    })
     for (int i = 0; i < GDN_DIM; i++) {
         __m256 ki = _mm256_broadcast_ss(k + i), qi = _mm256_broadcast_ss(q + i);
-#pragma GCC unroll 8
-        for (int m = 0; m < vectors; m++) {
+        UNROLL8(m, vectors, {
             float *at = state + i * GDN_DIM + 8 * m;
             __m256 s = _mm256_fmadd_ps(e[m], ki, _mm256_mul_ps(decay, _mm256_loadu_ps(at)));
             _mm256_storeu_ps(at, s);
             sum[m] = _mm256_fmadd_ps(s, qi, sum[m]);
-        }
+        })
     }
-#pragma GCC unroll 8
-    for (int m = 0; m < vectors; m++) _mm256_storeu_ps(o + 8 * m, sum[m]);
+    UNROLL8(m, vectors, _mm256_storeu_ps(o + 8 * m, sum[m]);)
 }
 
 /* All tokens for one run of columns, so that a narrow part of the state stays in the cache. */
@@ -84,16 +78,14 @@ ALWAYS_INLINE void score_tile(struct attn_state *a, int h, int heads, int s, boo
 {
     int last = s + 1 < a->n ? s + 1 : s;
     __m256 sum[KEYS * HEADS];
-#pragma GCC unroll 8
-    for (int i = 0; i < KEYS * HEADS; i++) sum[i] = _mm256_setzero_ps();
+    UNROLL8(i, KEYS * HEADS, sum[i] = _mm256_setzero_ps();)
     for (int i = 0; i < HEAD_DIM; i += 8) {
         __m256 x0 = load_row(a->keys, s, i, bf16), x1 = load_row(a->keys, last, i, bf16);
-#pragma GCC unroll 4
-        for (int m = 0; m < heads; m++) {
+        UNROLL4(m, heads, {
             __m256 q = _mm256_loadu_ps(a->job->q + (long)(h + m) * a->job->ldq + i);
             sum[2 * m] = _mm256_fmadd_ps(q, x0, sum[2 * m]);
             sum[2 * m + 1] = _mm256_fmadd_ps(q, x1, sum[2 * m + 1]);
-        }
+        })
     }
     float out[8];
     _mm256_storeu_ps(out, sum_each(sum));
@@ -108,26 +100,23 @@ ALWAYS_INLINE void value_tile(struct attn_state *a, int h, int heads, bool bf16)
 {
     for (int i = 0; i < HEAD_DIM; i += 16) {
         __m256 acc[HEADS][2];
-#pragma GCC unroll 4
-        for (int m = 0; m < heads; m++) {
+        UNROLL4(m, heads, {
             __m256 keep = _mm256_broadcast_ss(&a->keep[h + m]);
             acc[m][0] = _mm256_mul_ps(keep, _mm256_load_ps(a->acc[h + m] + i));
             acc[m][1] = _mm256_mul_ps(keep, _mm256_load_ps(a->acc[h + m] + i + 8));
-        }
+        })
         for (int s = 0; s < a->n; s++) {
             __m256 v0 = load_row(a->values, s, i, bf16), v1 = load_row(a->values, s, i + 8, bf16);
-#pragma GCC unroll 4
-            for (int m = 0; m < heads; m++) {
+            UNROLL4(m, heads, {
                 __m256 p = _mm256_broadcast_ss(&a->score[h + m][s]);
                 acc[m][0] = _mm256_fmadd_ps(p, v0, acc[m][0]);
                 acc[m][1] = _mm256_fmadd_ps(p, v1, acc[m][1]);
-            }
+            })
         }
-#pragma GCC unroll 4
-        for (int m = 0; m < heads; m++) {
+        UNROLL4(m, heads, {
             _mm256_store_ps(a->acc[h + m] + i, acc[m][0]);
             _mm256_store_ps(a->acc[h + m] + i + 8, acc[m][1]);
-        }
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 #define LILY_BACKEND_CPU_VEC_AVX2_H
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/unroll.h"
 
 /* The parts of the tier, for cpu_kernels_avx2 alone. */
 void cpu_kernels_avx2_matmul(struct cpu_kernels *k);
@@ -11,8 +12,6 @@ void cpu_kernels_avx2_elem(struct cpu_kernels *k);
 
 #ifdef __AVX2__
 #include <immintrin.h>
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 /* 8 consecutive bf16 values, any alignment. */
 ALWAYS_INLINE __m256 load_bf16(const void *p)
