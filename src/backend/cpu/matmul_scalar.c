@@ -11,51 +11,58 @@ static const float *act_row(const struct block_job *j, int i, const float **sums
     return j->act->x + row * j->act->ld;
 }
 
-/* dot[r] += sum over a tile's 64 columns of code * x, in the order of k. */
-typedef void (*tile_fn)(const uint8_t *tile, const float *x, float dot[BLOCK_ROWS]);
+/* The codes of a tile as floats, (64, 16): unpacked once for all rows of activations. */
+typedef void (*unpack_fn)(const uint8_t *tile, float codes[QUANT_GROUP][BLOCK_ROWS]);
 
-static inline void q4_tile(const uint8_t *tile, const float *x, float dot[BLOCK_ROWS])
+static void unpack_q4(const uint8_t *tile, float codes[QUANT_GROUP][BLOCK_ROWS])
 {
     for (int k = 0; k < QUANT_GROUP; k++) {
-        const uint8_t *codes = tile + k / 8 * 64 + k % 4;
+        const uint8_t *byte = tile + k / 8 * 64 + k % 4;
         int shift = k % 8 < 4 ? 0 : 4;
-        for (int r = 0; r < BLOCK_ROWS; r++) dot[r] += (float)(codes[4 * r] >> shift & 15) * x[k];
+        for (int r = 0; r < BLOCK_ROWS; r++) codes[k][r] = (float)(byte[4 * r] >> shift & 15);
     }
 }
 
-static inline void q8_tile(const uint8_t *tile, const float *x, float dot[BLOCK_ROWS])
+static void unpack_q8(const uint8_t *tile, float codes[QUANT_GROUP][BLOCK_ROWS])
 {
     for (int k = 0; k < QUANT_GROUP; k++) {
-        const uint8_t *codes = tile + k / 4 * 64 + k % 4;
-        for (int r = 0; r < BLOCK_ROWS; r++) dot[r] += (float)codes[4 * r] * x[k];
+        const uint8_t *byte = tile + k / 4 * 64 + k % 4;
+        for (int r = 0; r < BLOCK_ROWS; r++) codes[k][r] = (float)byte[4 * r];
     }
 }
 
-static inline __attribute__((always_inline)) void matmul_quantized(const struct block_job *j, tile_fn tile_dot,
-                                                                   size_t tile_bytes)
+/* y += scale * (codes . x) + bias * sum for one tile and one row of activations. */
+static void add_tile(float codes[QUANT_GROUP][BLOCK_ROWS], const uint8_t *scales, const float *x, float sum, float *y)
 {
-    for (int i = 0; i < j->n; i++) {
-        const float *sums, *x = act_row(j, i, &sums);
-        float y[BLOCK_ROWS] = {0};
-        for (int t = 0; t < j->col_tiles; t++) {
-            const uint8_t *tile = j->block + (size_t)t * tile_bytes, *scales = tile + tile_bytes - 64;
-            float dot[BLOCK_ROWS] = {0};
-            tile_dot(tile, x + t * QUANT_GROUP, dot);
-            for (int r = 0; r < BLOCK_ROWS; r++)
-                y[r] += bf16_to_f32(load_u16(scales + 2 * r)) * dot[r] + bf16_to_f32(load_u16(scales + 32 + 2 * r)) * sums[t];
+    float dot[BLOCK_ROWS] = {0};
+    for (int k = 0; k < QUANT_GROUP; k++)
+        for (int r = 0; r < BLOCK_ROWS; r++) dot[r] += codes[k][r] * x[k];
+    for (int r = 0; r < BLOCK_ROWS; r++)
+        y[r] += bf16_to_f32(load_u16(scales + 2 * r)) * dot[r] + bf16_to_f32(load_u16(scales + 32 + 2 * r)) * sum;
+}
+
+static void matmul_quantized(const struct block_job *j, unpack_fn unpack, size_t tile_bytes)
+{
+    float codes[QUANT_GROUP][BLOCK_ROWS];
+    for (int i = 0; i < j->n; i++) memset(j->y + (long)i * j->ldy, 0, sizeof(float) * BLOCK_ROWS);
+    for (int t = 0; t < j->col_tiles; t++) {
+        const uint8_t *tile = j->block + (size_t)t * tile_bytes;
+        unpack(tile, codes);
+        for (int i = 0; i < j->n; i++) {
+            const float *sums, *x = act_row(j, i, &sums);
+            add_tile(codes, tile + tile_bytes - 64, x + t * QUANT_GROUP, sums[t], j->y + (long)i * j->ldy);
         }
-        memcpy(j->y + (long)i * j->ldy, y, sizeof y);
     }
 }
 
 static void matmul_q4(const struct block_job *j)
 {
-    matmul_quantized(j, q4_tile, Q4_TILE_BYTES);
+    matmul_quantized(j, unpack_q4, Q4_TILE_BYTES);
 }
 
 static void matmul_q8(const struct block_job *j)
 {
-    matmul_quantized(j, q8_tile, Q8_TILE_BYTES);
+    matmul_quantized(j, unpack_q8, Q8_TILE_BYTES);
 }
 
 static void matmul_f32(const struct block_job *j)
