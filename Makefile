@@ -23,13 +23,16 @@ include mk/build.mk
 include mk/tests.mk
 include mk/install.mk
 
-.PHONY: all help clean demo compile_commands.json
+.PHONY: all help clean demo docs compile_commands.json
 all: lily liblily.a
 
 #: make demo           build, then tell a story with the small model that comes with lily
 demo: lily
 	./lily run -m models/demo "Tell me a short story about a fox and a lantern."
 
+#: make docs           the man page and the completions again, after a change of commands or options
+docs: lily
+	python3 tools/gen_docs.py ./lily
 #: make compile_commands.json  the compilation database, for editors
 compile_commands.json:
 	@$(foreach f,$(ALL_SRC),printf '%s\n' $(call shell_word,$(call command_of,$f));) true >$@.tmp

@@ -37,7 +37,7 @@ scripts = $(sort $(wildcard $(addsuffix /*.sh,$(addprefix tests/,$1))))
 bins = $(foreach d,$1,$(filter $(BUILD)/tests/$d/%,$(TEST_BIN)))
 # T=word keeps the programs whose path has it; then no count is asked for.
 some = $(if $(T),$(foreach p,$1,$(if $(findstring $(T),$p),$p)),$1)
-RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh $(if $(T),,-s $1)
+RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" MODE=$(MODE) SAN=$(SAN) CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh $(if $(T),,-s $1)
 
 CHECK := $(call some,$(call bins,unit golden state fault api) $(KERNELS) $(FUZZ_BIN) tests/layers.sh tests/headers.sh \
   $(wildcard tests/install.sh) $(call scripts,cli api) $(wildcard tests/skills/skills.py))
