@@ -4,7 +4,6 @@
 #include "../../support/minickpt.h"
 #include "base/file.h"
 #include "load/config.h"
-#include "load/inventory.h"
 
 static const char real_config[] = "tests/data/templates/Qwen3.6-35B-A3B.config.json";
 
@@ -67,38 +66,6 @@ static void reads_the_published_config(void **state)
     assert_true(c.temperature == 1.0 && c.top_p == 0.95 && c.top_k == 20);
     config_free(&c);
     free(generation);
-    free(text);
-}
-
-static void published_inventory_has_its_known_size(void **state)
-{
-    (void)state;
-    struct lily_err err;
-    struct model_config c;
-    struct buf quant = {0};
-    char *text = read_text(real_config);
-    buf_addz(&quant, "{\n    \"quantization\": {\"group_size\": 64, \"bits\": 4, \"mode\": \"affine\"");
-    for (int l = 0; l < 40; l++)
-        for (int k = 0; k < 2; k++)
-            buf_printf(&quant, ", \"language_model.model.layers.%d.mlp.%s\": {\"group_size\": 64, \"bits\": 8}", l,
-                       k ? "shared_expert_gate" : "gate");
-    buf_addz(&quant, "},");
-    char *full = mini_replace(text, "{", quant.data);
-    assert_ok(parse(full, &c, &err));
-    struct inventory_sum sum = inventory_sum(&c);
-    assert_int_equal(sum.n_tensors, 1757);
-    assert_true(sum.bytes == 19508787456);
-    assert_int_equal(config_quant_rule(&c, "model.layers.39.mlp.gate").bits, 8);
-    assert_int_equal(config_quant_rule(&c, "language_model.model.layers.39.mlp.gate").bits, 8);
-    assert_int_equal(config_quant_rule(&c, "model.layers.39.mlp.gate_proj").bits, 4);
-    config_free(&c);
-    /* Parameters of the text model, as BF16. */
-    assert_ok(parse(text, &c, &err));
-    sum = inventory_sum(&c);
-    assert_true(sum.bytes == 2 * INT64_C(34660610688));
-    config_free(&c);
-    buf_free(&quant);
-    free(full);
     free(text);
 }
 
@@ -317,7 +284,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_the_published_config),
-        cmocka_unit_test(published_inventory_has_its_known_size),
         cmocka_unit_test(reads_flat_files_and_older_keys),
         cmocka_unit_test(reads_quantization_rules),
         cmocka_unit_test(refuses_what_is_outside_the_family),
