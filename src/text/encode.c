@@ -18,11 +18,22 @@ struct encoder {
 static void encode_piece(struct encoder *e, const uint8_t *p, size_t n)
 {
     const struct image *im = &e->t->image;
-    uint32_t id = im->pieces[piece_slot_of(im, piece_hash(im->head->seed, p, n), p, n)].id;
+    uint32_t id = im->pieces[piece_slot_of(im, piece_key(im->head->seed, p, n), p, n)].id;
     if (id < PIECE_PARTS)
         ids_add(e->out, (int32_t)id);
     else
         bpe_encode(im, &e->bpe, p, n, e->out);
+}
+
+/*
+ * The end of the piece at `at` where it is a word of ASCII letters, perhaps behind a space, that another ASCII character
+ * ends; else at. The pattern's second alternative takes just that, whatever stands around it.
+ */
+static size_t ascii_word(const uint8_t *text, size_t n, size_t at)
+{
+    size_t first = at + (text[at] == ' '), end = first;
+    while (end < n && (uint8_t)((text[end] | 0x20) - 'a') < 26) end++;
+    return end > first && end < n && text[end] < 0x80 ? end : at;
 }
 
 /* Text between added tokens. */
@@ -30,7 +41,8 @@ static void encode_segment(struct encoder *e, const uint8_t *text, size_t n)
 {
     if (e->t->nfc) text = nfc_text(e->t->nfc, text, &n, &e->normal);
     for (size_t at = 0, end; at < n; at = end) {
-        end = split_next(e->split, text, n, at);
+        end = ascii_word(text, n, at);
+        if (end == at) end = split_next(e->split, text, n, at);
         encode_piece(e, text + at, end - at);
     }
 }

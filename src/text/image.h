@@ -28,9 +28,10 @@ enum {
     TOKEN_ADDED = 2,
     TOKEN_SPECIAL = 4
 };
-#define IMAGE_MAGIC UINT64_C(0x316567616d696b74)
+#define IMAGE_MAGIC UINT64_C(0x326567616d696b74)
 #define PIECE_EMPTY UINT32_MAX
 #define PIECE_PARTS UINT32_C(0x80000000) /* in piece_slot.id: not whole */
+#define PIECE_LONG UINT32_C(0x80000000)  /* in piece_slot.check */
 #define PAIR_EMPTY UINT64_MAX
 #define RANK_NONE UINT32_MAX
 
@@ -49,8 +50,9 @@ struct image_head {
 };
 
 struct piece_slot {
-    uint32_t tag; /* low half of the hash */
-    uint32_t id;  /* PIECE_EMPTY, or an id with or without PIECE_PARTS */
+    uint64_t head;  /* the first eight bytes, padded with zeros: up to there no look at the token's bytes is needed */
+    uint32_t check; /* up to eight bytes: how many; more: PIECE_LONG and 31 bits of the hash */
+    uint32_t id;    /* PIECE_EMPTY, or an id with or without PIECE_PARTS */
 };
 
 struct image {
@@ -100,25 +102,41 @@ static inline uint64_t image_mix(uint64_t a, uint64_t b)
     return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-/* Hash of the n > 0 bytes of a piece. */
-static inline uint64_t piece_hash(uint64_t seed, const uint8_t *p, size_t n)
+/* Up to eight bytes (n > 0), padded with zeros. Native byte order, like all of the image. */
+static inline uint64_t image_load_head(const uint8_t *p, size_t n)
+{
+    if (n >= 8) return image_load64(p);
+    uint8_t padded[8] = {0};
+    if (n >= 4) {
+        memcpy(padded, p, 4);
+        memcpy(padded + n - 4, p + n - 4, 4);
+    } else {
+        padded[0] = p[0];
+        padded[n / 2] = p[n / 2];
+        padded[n - 1] = p[n - 1];
+    }
+    return image_load64(padded);
+}
+
+/* What a piece is looked up by. */
+struct piece_key {
+    uint64_t head;
+    uint64_t hash;
+    uint32_t check;
+};
+
+static inline struct piece_key piece_key(uint64_t seed, const uint8_t *p, size_t n)
 {
     const uint64_t k0 = UINT64_C(0x9E3779B97F4A7C15), k1 = UINT64_C(0xD6E8FEB86659FD93);
-    uint64_t a, b, h = seed ^ n * k1;
-    if (n >= 8) {
-        for (; n > 16; p += 16, n -= 16) h = image_mix(image_load64(p) ^ h, image_load64(p + 8) ^ k0);
-        /* 9 … 16 bytes are left, or 8: the two words may overlap. */
-        size_t tail = n >= 8 ? n : 8;
-        a = image_load64(p + n - tail);
-        b = image_load64(p + n - 8);
-    } else if (n >= 4) {
-        a = image_load32(p);
-        b = image_load32(p + n - 4);
-    } else {
-        a = (uint64_t)p[0] | (uint64_t)p[n >> 1] << 8 | (uint64_t)p[n - 1] << 16;
-        b = 0;
+    struct piece_key key = {.head = image_load_head(p, n), .check = (uint32_t)n};
+    key.hash = image_mix(key.head ^ seed, k0 + n * k1);
+    if (n > 8) {
+        size_t i = 8;
+        for (; i + 8 < n; i += 8) key.hash = image_mix(key.hash ^ image_load64(p + i), k1);
+        key.hash = image_mix(key.hash ^ image_load64(p + n - 8), k1);
+        key.check = PIECE_LONG | (uint32_t)key.hash;
     }
-    return image_mix(image_mix(a ^ h, b ^ k0), seed ^ k1);
+    return key;
 }
 
 /* Where the bytes of a token lie. id < n_ids. */
@@ -129,16 +147,17 @@ static inline const uint8_t *image_token(const struct image *im, uint32_t id, si
 }
 
 /* The slot of the base token with these bytes (n > 0), or the empty slot that ends the search. */
-static inline uint32_t piece_slot_of(const struct image *im, uint64_t hash, const uint8_t *p, size_t n)
+static inline uint32_t piece_slot_of(const struct image *im, struct piece_key key, const uint8_t *p, size_t n)
 {
-    uint32_t mask = (UINT32_C(1) << im->head->piece_bits) - 1, tag = (uint32_t)hash;
-    for (uint32_t i = (uint32_t)(hash >> 32) & mask;; i = (i + 1) & mask) {
-        struct piece_slot s = im->pieces[i];
-        if (s.id == PIECE_EMPTY) return i;
-        if (s.tag != tag) continue;
+    uint32_t mask = (UINT32_C(1) << im->head->piece_bits) - 1;
+    for (uint32_t i = (uint32_t)(key.hash >> 32) & mask;; i = (i + 1) & mask) {
+        const struct piece_slot *s = im->pieces + i;
+        if (s->id == PIECE_EMPTY) return i;
+        if (s->head != key.head || s->check != key.check) continue;
+        if (n <= 8) return i;
         size_t len;
-        const uint8_t *q = image_token(im, s.id & ~PIECE_PARTS, &len);
-        if (len == n && memcmp(p, q, n) == 0) return i;
+        const uint8_t *q = image_token(im, s->id & ~PIECE_PARTS, &len);
+        if (len == n && memcmp(p + 8, q + 8, n - 8) == 0) return i;
     }
 }
 

@@ -85,7 +85,7 @@ static uint32_t store(struct vocabulary *v, const void *data, size_t n)
 static uint32_t *slot_of(const struct vocabulary *v, const uint8_t *p, size_t n)
 {
     uint32_t mask = (UINT32_C(1) << v->slot_bits) - 1;
-    for (uint32_t i = (uint32_t)(piece_hash(v->seed, p, n) >> 32) & mask;; i = (i + 1) & mask) {
+    for (uint32_t i = (uint32_t)(piece_key(v->seed, p, n).hash >> 32) & mask;; i = (i + 1) & mask) {
         uint32_t id = v->slots[i];
         if (id == PIECE_EMPTY) return v->slots + i;
         if (v->entries[id].n == n && memcmp(v->bytes + v->entries[id].at, p, n) == 0) return v->slots + i;
@@ -313,8 +313,8 @@ static void fill_pieces(const struct vocabulary *v, uint8_t *block, const struct
         ids_clear(&ids);
         bpe_encode(&im, &work, p, n, &ids);
         bool whole = ids.n == 1 && ids.data[0] == (int32_t)id;
-        uint64_t hash = piece_hash(v->seed, p, n);
-        pieces[piece_slot_of(&im, hash, p, n)] = (struct piece_slot){(uint32_t)hash, id | (whole ? 0 : PIECE_PARTS)};
+        struct piece_key key = piece_key(v->seed, p, n);
+        pieces[piece_slot_of(&im, key, p, n)] = (struct piece_slot){key.head, key.check, id | (whole ? 0 : PIECE_PARTS)};
     }
     bpe_free(&work);
     ids_free(&ids);
