@@ -43,6 +43,29 @@ uint32_t utf8_decode(const char *s, size_t n, size_t *used)
     return cp;
 }
 
+size_t utf8_ascii_run(const char *s, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t w;
+        memcpy(&w, s + i, 8);
+        if (w & UINT64_C(0x8080808080808080)) break;
+    }
+    while (i < n && (unsigned char)s[i] < 0x80) i++;
+    return i;
+}
+
+bool utf8_valid(const char *s, size_t n)
+{
+    size_t i = 0, used;
+    while (true) {
+        i += utf8_ascii_run(s + i, n - i);
+        if (i == n) return true;
+        if (utf8_decode(s + i, n - i, &used) >= UTF8_PARTIAL) return false;
+        i += used;
+    }
+}
+
 void utf8_add(struct buf *out, uint32_t cp)
 {
     char b[4];
@@ -70,6 +93,8 @@ void utf8_add_repaired(struct buf *out, const char *s, size_t n)
 {
     size_t start = 0, used;
     for (size_t i = 0; i < n; i += used) {
+        i += utf8_ascii_run(s + i, n - i);
+        if (i == n) break;
         if (utf8_decode(s + i, n - i, &used) < UTF8_PARTIAL) continue;
         buf_add(out, s + start, i - start);
         buf_addz(out, "\xef\xbf\xbd");

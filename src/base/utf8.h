@@ -2,6 +2,7 @@
 #ifndef LILY_BASE_UTF8_H
 #define LILY_BASE_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,9 @@
  * sequence that is its longest start that could have begun a character (at least 1), as Python and WHATWG replace it.
  */
 uint32_t utf8_decode(const char *s, size_t n, size_t *used);
+bool utf8_valid(const char *s, size_t n);
+/* How many of the n bytes from s on are ASCII before the first one that is not. */
+size_t utf8_ascii_run(const char *s, size_t n);
 void utf8_add(struct buf *out, uint32_t code_point); /* appends a valid code point */
 /* Appends n bytes; each invalid sequence, and a partial one at the end, becomes U+FFFD. */
 void utf8_add_repaired(struct buf *out, const char *s, size_t n);

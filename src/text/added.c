@@ -82,16 +82,16 @@ static size_t match(const struct added *a, const uint8_t *text, size_t n, int32_
     return best;
 }
 
-size_t added_find(const struct added *a, const uint8_t *text, size_t n, size_t from, size_t *len, int32_t *id)
+size_t added_find(const struct added *a, const char *text, size_t n, size_t from, size_t *len, int32_t *id)
 {
     if (a->n == 1) return n;
     for (size_t i = from; i < n; i++) {
         if (a->only >= 0) {
-            const uint8_t *p = memchr(text + i, a->only, n - i);
+            const char *p = memchr(text + i, a->only, n - i);
             if (!p) return n;
             i = (size_t)(p - text);
         }
-        *len = a->first[text[i]] ? match(a, text + i, n - i, id) : 0;
+        *len = match(a, (const uint8_t *)text + i, n - i, id);
         if (*len) return i;
     }
     return n;

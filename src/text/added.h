@@ -17,6 +17,6 @@ void added_free(struct added *a);
  * The place of the next added token at or after from; n if there is none. Its length and id go to *len and *id. Time O(n)
  * times the length of the longest added token at worst.
  */
-size_t added_find(const struct added *a, const uint8_t *text, size_t n, size_t from, size_t *len, int32_t *id);
+size_t added_find(const struct added *a, const char *text, size_t n, size_t from, size_t *len, int32_t *id);
 
 #endif

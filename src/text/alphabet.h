@@ -9,6 +9,6 @@
 #include <stdint.h>
 
 /* The bytes that n bytes of spelling stand for, into out (room for n); returns how many, or -1: not of the alphabet. */
-long alphabet_bytes(const uint8_t *spelling, size_t n, uint8_t *out);
+long alphabet_bytes(const char *spelling, size_t n, uint8_t *out);
 
 #endif

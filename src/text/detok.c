@@ -1,8 +1,8 @@
 /* From ids to text: whole characters as they complete. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/impl.h"
-#include "text/utf8.h"
 
 void detokenizer_init(struct detokenizer *d, const struct tokenizer *t, bool special)
 {
@@ -10,45 +10,44 @@ void detokenizer_init(struct detokenizer *d, const struct tokenizer *t, bool spe
 }
 
 /* Appends the whole characters at p and returns how many bytes of an incomplete one are left at the end. */
-static size_t add_whole(const uint8_t *p, size_t n, struct buf *out)
+static size_t add_whole(const char *p, size_t n, struct buf *out)
 {
-    size_t len, tail = 0;
+    size_t used, tail = 0;
     /* Only the last three bytes can belong to a character that goes on. */
     for (size_t k = 1; k <= 3 && k <= n && !tail; k++)
-        if (p[n - k] >= 0xC0 && utf8_next(p + n - k, k, &len) == UTF8_CUT) tail = k;
-    utf8_repair(p, n - tail, out);
+        if ((p[n - k] & 0xC0) == 0xC0 && utf8_decode(p + n - k, k, &used) == UTF8_PARTIAL) tail = k;
+    utf8_add_repaired(out, p, n - tail);
     return tail;
 }
 
 void detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out)
 {
-    size_t n, used = 0;
-    const uint8_t *p = (const uint8_t *)tokenizer_token(d->tokenizer, id, &n);
+    size_t n, at = 0;
+    const char *p = tokenizer_token(d->tokenizer, id, &n);
     if (!p || (!d->special && tokenizer_is_special(d->tokenizer, id))) return;
     /* Complete the held character byte by byte, since its end may be invalid. */
-    while (d->n_held && used < n) {
-        size_t len, held = (size_t)d->n_held;
-        d->held[held] = p[used];
-        int32_t c = utf8_next(d->held, held + 1, &len);
-        if (c == UTF8_CUT) {
+    while (d->n_held && at < n) {
+        size_t used, held = (size_t)d->n_held;
+        d->held[held] = p[at];
+        if (utf8_decode(d->held, held + 1, &used) == UTF8_PARTIAL) {
             d->n_held++;
-            used++;
+            at++;
             continue;
         }
-        /* Whole, or the held part is invalid and p[used] begins something new. */
-        utf8_repair(d->held, len, out);
-        if (len > held) used++;
+        /* Whole, or the held part is invalid and p[at] begins something new. */
+        utf8_add_repaired(out, d->held, used);
+        if (used > held) at++;
         d->n_held = 0;
     }
-    if (used == n) return;
-    size_t tail = add_whole(p + used, n - used, out);
+    if (at == n) return;
+    size_t tail = add_whole(p + at, n - at, out);
     memcpy(d->held, p + n - tail, tail);
     d->n_held = (int)tail;
 }
 
 void detokenizer_flush(struct detokenizer *d, struct buf *out)
 {
-    utf8_repair(d->held, (size_t)d->n_held, out);
+    utf8_add_repaired(out, d->held, (size_t)d->n_held);
     d->n_held = 0;
 }
 

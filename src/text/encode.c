@@ -2,9 +2,9 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "text/bpe.h"
 #include "text/impl.h"
-#include "text/utf8.h"
 
 /* What one call works with. */
 struct encoder {
@@ -29,32 +29,31 @@ static void encode_piece(struct encoder *e, const uint8_t *p, size_t n)
  * The end of the piece at `at` where it is a word of ASCII letters, perhaps behind a space, that another ASCII character
  * ends; else at. The pattern's second alternative takes just that, whatever stands around it.
  */
-static size_t ascii_word(const uint8_t *text, size_t n, size_t at)
+static size_t ascii_word(const char *text, size_t n, size_t at)
 {
     size_t first = at + (text[at] == ' '), end = first;
     while (end < n && (uint8_t)((text[end] | 0x20) - 'a') < 26) end++;
-    return end > first && end < n && text[end] < 0x80 ? end : at;
+    return end > first && end < n && (uint8_t)text[end] < 0x80 ? end : at;
 }
 
 /* Text between added tokens. */
-static void encode_segment(struct encoder *e, const uint8_t *text, size_t n)
+static void encode_segment(struct encoder *e, const char *text, size_t n)
 {
     if (e->t->nfc) text = nfc_text(e->t->nfc, text, &n, &e->normal);
     for (size_t at = 0, end; at < n; at = end) {
         end = ascii_word(text, n, at);
         if (end == at) end = split_next(e->split, text, n, at);
-        encode_piece(e, text + at, end - at);
+        encode_piece(e, (const uint8_t *)text + at, end - at);
     }
 }
 
-static void encode(const struct tokenizer *t, const char *chars, size_t n, bool special, struct ids *out)
+static void encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *out)
 {
-    const uint8_t *text = (const uint8_t *)chars;
     struct buf repaired = {0};
     if (!n) return;
     if (!utf8_valid(text, n)) {
-        utf8_repair(text, n, &repaired);
-        text = (const uint8_t *)repaired.data;
+        utf8_add_repaired(&repaired, text, n);
+        text = repaired.data;
         n = repaired.len;
     }
     struct encoder e = {.t = t, .out = out, .split = split_begin(t->splitter)};

@@ -7,7 +7,7 @@
 #include <utf8proc.h>
 
 #include "base/mem.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum { TABLE_END = 0x30000, SECOND_OF_PAIR = 0x8000, MAX_DECOMPOSED = 8, SHORT_RUN = 24 };
 
@@ -19,7 +19,7 @@ struct nfc {
     uint64_t active[TABLE_END / 64]; /* one bit per character: not inert */
 };
 
-static bool is_inert(const struct nfc *nfc, int32_t c)
+static bool is_inert(const struct nfc *nfc, uint32_t c)
 {
     return c >= TABLE_END || !(nfc->active[c / 64] >> (c % 64) & 1);
 }
@@ -84,45 +84,43 @@ static void reorder(struct chars *chars)
 }
 
 /* Appends the NFC of the stretch text[0 … n). */
-static void normalize_stretch(const uint8_t *text, size_t n, struct chars *chars, struct buf *out)
+static void normalize_stretch(const char *text, size_t n, struct chars *chars, struct buf *out)
 {
-    size_t len;
+    size_t used;
     chars->n = 0;
-    for (size_t i = 0; i < n; i += len) decompose(chars, utf8_next(text + i, n - i, &len));
+    for (size_t i = 0; i < n; i += used) decompose(chars, (int32_t)utf8_decode(text + i, n - i, &used));
     reorder(chars);
     utf8proc_ssize_t k =
         utf8proc_normalize_utf32(chars->data, (utf8proc_ssize_t)chars->n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    for (utf8proc_ssize_t i = 0; i < k; i++) {
-        uint8_t bytes[4];
-        buf_add(out, bytes, utf8_put((uint32_t)chars->data[i], bytes));
-    }
+    for (utf8proc_ssize_t i = 0; i < k; i++) utf8_add(out, (uint32_t)chars->data[i]);
 }
 
 /* Class 0, its own NFC, not the second of a composing pair (utf8proc marks those in comb_index, but for Hangul's). */
-static bool compute_inert(int32_t c, struct chars *chars, struct buf *normal)
+static bool compute_inert(int32_t c, struct chars *chars, struct buf out[2])
 {
     const utf8proc_property_t *p = utf8proc_get_property(c);
     if (p->combining_class || (p->comb_index != UINT16_MAX && p->comb_index >= SECOND_OF_PAIR)) return false;
     if ((c >= 0x1161 && c <= 0x1175) || (c >= 0x11A8 && c <= 0x11C2)) return false;
     if (p->decomp_seqindex == UINT16_MAX || p->decomp_type) return true;
-    uint8_t bytes[4];
-    size_t n = utf8_put((uint32_t)c, bytes);
-    buf_clear(normal);
-    normalize_stretch(bytes, n, chars, normal);
-    return normal->len == n && memcmp(normal->data, bytes, n) == 0;
+    buf_clear(&out[0]);
+    buf_clear(&out[1]);
+    utf8_add(&out[0], (uint32_t)c);
+    normalize_stretch(out[0].data, out[0].len, chars, &out[1]);
+    return strcmp(out[0].data, out[1].data) == 0;
 }
 
 struct nfc *nfc_new(void)
 {
     struct nfc *nfc = mem_new(sizeof *nfc);
     struct chars chars = {0};
-    struct buf normal = {0};
+    struct buf bufs[2] = {{0}, {0}};
     for (int32_t c = 0x80; c < TABLE_END; c++) {
         if (c >= 0xD800 && c < 0xE000) continue;
-        if (!compute_inert(c, &chars, &normal)) nfc->active[c / 64] |= UINT64_C(1) << (c % 64);
+        if (!compute_inert(c, &chars, bufs)) nfc->active[c / 64] |= UINT64_C(1) << (c % 64);
     }
     free(chars.data);
-    buf_free(&normal);
+    buf_free(&bufs[0]);
+    buf_free(&bufs[1]);
     return nfc;
 }
 
@@ -132,31 +130,31 @@ void nfc_free(struct nfc *nfc)
 }
 
 /* From `at` on: the next character that is not inert; *before gets the start of the inert one in front of it. */
-static size_t find_stretch(const struct nfc *nfc, const uint8_t *text, size_t n, size_t at, size_t *before)
+static size_t find_stretch(const struct nfc *nfc, const char *text, size_t n, size_t at, size_t *before)
 {
-    size_t len;
+    size_t used;
     *before = at;
     while (at < n) {
         size_t run = utf8_ascii_run(text + at, n - at);
         if (run) *before = at + run - 1;
         at += run;
-        while (at < n && text[at] >= 0x80) {
-            if (!is_inert(nfc, utf8_next(text + at, n - at, &len))) return at;
+        while (at < n && (text[at] & 0x80)) {
+            if (!is_inert(nfc, utf8_decode(text + at, n - at, &used))) return at;
             *before = at;
-            at += len;
+            at += used;
         }
     }
     return n;
 }
 
-static size_t end_of_stretch(const struct nfc *nfc, const uint8_t *text, size_t n, size_t at)
+static size_t end_of_stretch(const struct nfc *nfc, const char *text, size_t n, size_t at)
 {
-    size_t len;
-    while (at < n && text[at] >= 0x80 && !is_inert(nfc, utf8_next(text + at, n - at, &len))) at += len;
+    size_t used;
+    while (at < n && (text[at] & 0x80) && !is_inert(nfc, utf8_decode(text + at, n - at, &used))) at += used;
     return at;
 }
 
-const uint8_t *nfc_text(const struct nfc *nfc, const uint8_t *text, size_t *n, struct buf *scratch)
+const char *nfc_text(const struct nfc *nfc, const char *text, size_t *n, struct buf *scratch)
 {
     size_t before, at = find_stretch(nfc, text, *n, 0, &before);
     if (at == *n) return text;
@@ -174,5 +172,5 @@ const uint8_t *nfc_text(const struct nfc *nfc, const uint8_t *text, size_t *n, s
     buf_add(scratch, text + done, *n - done);
     free(chars.data);
     *n = scratch->len;
-    return (const uint8_t *)scratch->data;
+    return scratch->data;
 }

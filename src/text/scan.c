@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum { MAX_DEPTH = 64 };
 
@@ -97,7 +97,6 @@ static lily_status hex4(struct scan *s, uint32_t *out, struct lily_err *err)
 static lily_status unicode_escape(struct scan *s, struct buf *scratch, struct lily_err *err)
 {
     uint32_t c, low;
-    uint8_t bytes[4];
     LILY_TRY(hex4(s, &c, err));
     if (c >= 0xD800 && c < 0xE000) {
         if (c >= 0xDC00 || s->n - s->at < 2 || memcmp(s->text + s->at, "\\u", 2) != 0)
@@ -107,7 +106,7 @@ static lily_status unicode_escape(struct scan *s, struct buf *scratch, struct li
         if (low < 0xDC00 || low >= 0xE000) return unexpected(s, "the low half of a surrogate pair", err);
         c = 0x10000 + ((c & 0x3FF) << 10 | (low & 0x3FF));
     }
-    buf_add(scratch, bytes, utf8_put(c, bytes));
+    utf8_add(scratch, c);
     return LILY_OK;
 }
 
@@ -128,12 +127,12 @@ static lily_status plain(struct scan *s, struct lily_err *err)
 {
     while (s->at < s->n) {
         uint8_t c = (uint8_t)s->text[s->at];
-        size_t len = 1;
+        size_t used = 1;
         if (c == '"' || c == '\\') return LILY_OK;
         if (c < 0x20) return unexpected(s, "an escaped control character", err);
-        if (c >= 0x80 && utf8_next((const uint8_t *)s->text + s->at, s->n - s->at, &len) < 0)
+        if (c >= 0x80 && utf8_decode(s->text + s->at, s->n - s->at, &used) >= UTF8_PARTIAL)
             return unexpected(s, "well-formed UTF-8", err);
-        s->at += len;
+        s->at += used;
     }
     return unexpected(s, "'\"'", err);
 }
@@ -270,10 +269,10 @@ bool text_is(struct text_view v, const char *s)
 int text_shown(struct text_view v)
 {
     enum { MAX_SHOWN = 60 };
-    size_t i = 0, len;
+    size_t i = 0, used;
     while (i < v.n && i < MAX_SHOWN && (uint8_t)v.data[i] >= 0x20 && v.data[i] != 0x7F) {
-        if (utf8_next((const uint8_t *)v.data + i, v.n - i, &len) < 0) break;
-        i += len;
+        if (utf8_decode(v.data + i, v.n - i, &used) >= UTF8_PARTIAL) break;
+        i += used;
     }
     return (int)i;
 }

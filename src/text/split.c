@@ -8,7 +8,7 @@
 #include <pcre2.h>
 
 #include "base/mem.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 const char SPLIT_PATTERN[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}"
                              "\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
@@ -82,20 +82,20 @@ void split_end(struct split_run *r)
     free(r);
 }
 
-size_t split_next(struct split_run *r, const uint8_t *text, size_t n, size_t pos)
+size_t split_next(struct split_run *r, const char *text, size_t n, size_t pos)
 {
     int rc = PCRE2_ERROR_NOMEMORY;
     if (r->match) {
         const pcre2_code *code = r->splitter->code;
-        if (r->splitter->jit) rc = pcre2_jit_match(code, text, n, pos, 0, r->match, r->context);
-        if (rc < 0) rc = pcre2_match(code, text, n, pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->context);
+        if (r->splitter->jit) rc = pcre2_jit_match(code, (PCRE2_SPTR)text, n, pos, 0, r->match, r->context);
+        if (rc < 0) rc = pcre2_match(code, (PCRE2_SPTR)text, n, pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->context);
     }
     if (rc > 0) {
         size_t end = pcre2_get_ovector_pointer(r->match)[1];
         if (end > pos) return end;
     }
     /* Some alternative takes every character, so only lack of memory leads here: one character is a piece. */
-    size_t len;
-    utf8_next(text + pos, n - pos, &len);
-    return pos + len;
+    size_t used;
+    utf8_decode(text + pos, n - pos, &used);
+    return pos + used;
 }

@@ -68,7 +68,7 @@ void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, b
 struct detokenizer {
     const struct tokenizer *tokenizer; /* borrowed */
     bool special;                      /* also write tokens with special: true */
-    unsigned char held[4];
+    char held[4];
     int n_held;
 };
 void detokenizer_init(struct detokenizer *d, const struct tokenizer *t, bool special);

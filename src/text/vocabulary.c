@@ -151,7 +151,7 @@ lily_status vocabulary_add_base(struct vocabulary *v, int64_t id, struct text_vi
                   spelling.n, MAX_TEXT);
     LILY_TRY(check_id(v, id, spelling, TOKEN_BASE, err));
     struct entry *e = entry_of(v, (uint32_t)id);
-    long n = alphabet_bytes((const uint8_t *)spelling.data, spelling.n, bytes);
+    long n = alphabet_bytes(spelling.data, spelling.n, bytes);
     /* An added token that the vocabulary lists, too, is a base token only where both ways to read its spelling agree. */
     if (e->flags && (n < 0 || !has_text(v, e, bytes, (size_t)n))) return LILY_OK;
     if (n < 0)
@@ -188,8 +188,8 @@ lily_status vocabulary_add_merge(struct vocabulary *v, struct text_view left, st
     if (v->n_merges == IMAGE_MAX_MERGES) LILY_FAIL(err, LILY_ERR_UNSUPPORTED, "more than %d merges", IMAGE_MAX_MERGES);
     if (left.n > MAX_TEXT || right.n > MAX_TEXT)
         LILY_FAIL(err, LILY_ERR_FORMAT, "merge %u has a part of more than %d bytes", v->n_merges, MAX_TEXT);
-    long a = alphabet_bytes((const uint8_t *)left.data, left.n, bytes);
-    long b = a < 0 ? -1 : alphabet_bytes((const uint8_t *)right.data, right.n, bytes + a);
+    long a = alphabet_bytes(left.data, left.n, bytes);
+    long b = a < 0 ? -1 : alphabet_bytes(right.data, right.n, bytes + a);
     if (b < 0)
         LILY_FAIL(err, LILY_ERR_FORMAT, "merge %u (\"%.*s\", \"%.*s\") is not spelled in the byte alphabet", v->n_merges,
                   text_shown(left), left.data, text_shown(right), right.data);

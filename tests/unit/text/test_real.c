@@ -70,7 +70,7 @@ static void check_corpus(const char *file, const struct json *entry, struct buf 
     if (strcmp(hex, json_string(member(entry, "sha256_of_ids_u32le"))) != 0) fail_msg("%s: ids differ", file);
     struct buf back = {0}, scratch = {0};
     tokenizer_decode(real_tokenizer(), ids.data, ids.n, true, &back);
-    const uint8_t *normal = nfc_text(real_tokenizer()->nfc, (const uint8_t *)text->data, &n, &scratch);
+    const char *normal = nfc_text(real_tokenizer()->nfc, text->data, &n, &scratch);
     if (back.len != n || memcmp(back.data, normal, n) != 0) fail_msg("%s: decoding does not give the text back", file);
     buf_free(&scratch);
     buf_free(&back);
