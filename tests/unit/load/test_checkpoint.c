@@ -341,7 +341,7 @@ static void broken_folders_are_named(void **state)
         {"model-00001-of-00002.safetensors", "..", "plain NAME.safetensors"},
         {"model-00001-of-00002.safetensors", ".x.safetensors", "plain NAME.safetensors"},
         {"model-00001-of-00002.safetensors", "sub\\\\x.safetensors", "plain NAME.safetensors"},
-        {"model-00001-of-00002.safetensors", "a\\u0000b.safetensors", "index.json"},
+        {"model-00001-of-00002.safetensors", "model-00001-of-00002.safetensors\\u0000/x", "plain NAME.safetensors"},
         {"\"model-00001-of-00002.safetensors\"", "7", "integer"},
         {"layers.0.linear_attn.A_log\"", "layers.0.linear_attn.B_log\"", "B_log"},
         {"\"weight_map\": {", "\"weight_map\": [], \"x\": {", "weight_map is array"},

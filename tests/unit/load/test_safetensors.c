@@ -95,6 +95,7 @@ static const struct lie {
     {ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8]"), LILY_ERR_FORMAT, "data_offsets"},
     {ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,8]"), LILY_ERR_FORMAT, "data_offsets"},
     {ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]"), LILY_ERR_FORMAT, "data_offsets"},
+    {ONE("\"dtype\":\"F64\",\"shape\":[2305843009213693951],\"data_offsets\":[8,0]"), LILY_ERR_FORMAT, "data_offsets is not"},
     {ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]"), LILY_ERR_FORMAT, "data_offsets"},
     {ONE("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[57,65]"), LILY_ERR_FORMAT, "byte 65"},
     {ONE("\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,9223372036854775807]"), LILY_ERR_FORMAT, "has only 64"},
