@@ -261,6 +261,24 @@ static void names_what_does_not_fit(void **state)
     expect_refusal(&m, LILY_ERR_FORMAT, "layers.1.input_layernorm.weight", "[32]", "64 elements");
 
     mini_make(&m, (struct mini_options){0});
+    mini_drop(&m, "layers.1.input_layernorm.weight");
+    mini_add(&m, "language_model.model.layers.1.input_layernorm.weight", DTYPE_BF16, (const int64_t[]){65}, 1);
+    expect_refusal(&m, LILY_ERR_FORMAT, "layers.1.input_layernorm.weight", "[65]", "64 elements");
+
+    mini_make(&m, (struct mini_options){0});
+    mini_find(&m, "lm_head.scales")->dim[0] = 1;
+    mini_find(&m, "lm_head.scales")->dim[1] = 64;
+    expect_refusal(&m, LILY_ERR_FORMAT, "lm_head.scales", "[1, 64]", "[64, 1]");
+
+    mini_make(&m, (struct mini_options){0});
+    mini_find(&m, "lm_head.biases")->n_dims = 1;
+    expect_refusal(&m, LILY_ERR_FORMAT, "lm_head.biases", "shape [64],", "[64, 1]");
+
+    mini_make(&m, (struct mini_options){0});
+    mini_find(&m, "lm_head.biases")->dtype = DTYPE_F16;
+    expect_refusal(&m, LILY_ERR_UNSUPPORTED, "lm_head.biases", "dtype F16", "expected BF16");
+
+    mini_make(&m, (struct mini_options){0});
     mini_add(&m, "language_model.model.layers.1.self_attn.q_proj.bias", DTYPE_BF16, (const int64_t[]){512}, 1);
     expect_refusal(&m, LILY_ERR_UNSUPPORTED, "q_proj.bias", "no part of this model", "1 such");
 
