@@ -316,7 +316,11 @@ static void hugging_face_form_is_refused(void **state)
     assert_non_null(strstr(err.hint, "lily quantize"));
     mini_free(&m);
     mini_make(&m, (struct mini_options){.plain = true});
-    struct mini_tensor *t = mini_find(&m, "layers.0.mlp.switch_mlp.down_proj.weight");
+    struct mini_tensor *t = mini_find(&m, "layers.0.input_layernorm.weight");
+    snprintf(t->name, sizeof t->name, "model.language_model.layers.0.input_layernorm.weight");
+    expect_refusal(&m, LILY_ERR_UNSUPPORTED, "Hugging Face form", "MLX layout", "/tmp");
+    mini_make(&m, (struct mini_options){.plain = true});
+    t = mini_find(&m, "layers.0.mlp.switch_mlp.down_proj.weight");
     snprintf(t->name, sizeof t->name, "model.language_model.layers.0.mlp.experts.down_proj");
     char *dir = mini_dir();
     mini_write(&m, dir, 1);

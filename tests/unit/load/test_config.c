@@ -174,6 +174,7 @@ static const struct refusal {
     {"\"eos_token_id\": 60", "\"eos_token_id\": [1, -1]", LILY_ERR_FORMAT, {"eos_token_id", "vocab_size", "64"}},
     {"\"eos_token_id\": 60", "\"eos_token_id\": [1,2,3,4,5,6,7,8,9]", LILY_ERR_UNSUPPORTED, {"eos_token_id", "8", "different"}},
     {"\"bits\": 4", "\"bits\": 3", LILY_ERR_UNSUPPORTED, {"quantization.bits", "3", "4 or 8"}},
+    {"\"bits\": 4, ", "\"bits\": 4, \"bits\": 8, ", LILY_ERR_FORMAT, {"quantization", "two rules", "one key"}},
     {"\"bits\": 4, ", "", LILY_ERR_FORMAT, {"quantization.bits", "missing", "config.json"}},
     {"\"group_size\": 64, \"bits\": 4", "\"group_size\": 32, \"bits\": 4", LILY_ERR_UNSUPPORTED, {"group_size", "32", "64"}},
     {"\"affine\"", "\"mxfp4\"", LILY_ERR_UNSUPPORTED, {"mode", "mxfp4", "affine"}},
