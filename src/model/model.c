@@ -37,7 +37,8 @@ static lily_status make_backend(struct model *m, const struct model_options *o, 
                             .tier = o->tier,
                             .max_rows = o->max_rows,
                             .max_logits = o->max_rows,
-                            .kv_f32 = o->plan.kv_f32};
+                            .kv_f32 = o->plan.kv_f32,
+                            .state_bytes = m->plan.kv + m->plan.borders};
     snprintf(m->device, sizeof m->device, "cpu %s", cpu_tier_name(o->tier));
     return cpu_backend_new(&c, &m->backend, err);
 }

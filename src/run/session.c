@@ -94,6 +94,14 @@ static bool is_prefix(const int32_t *a, int n_a, const int32_t *b, int n_b)
     return n_a <= n_b && memcmp(a, b, sizeof *a * (size_t)n_a) == 0;
 }
 
+static int oldest_border(const struct session *s)
+{
+    int oldest = 0;
+    for (int i = 1; i < s->n_borders; i++)
+        if (s->borders[i].used < s->borders[oldest].used) oldest = i;
+    return oldest;
+}
+
 lily_status session_checkpoint(struct session *s, struct lily_err *err)
 {
     if (s->decoded) LILY_FAIL(err, LILY_ERR_USAGE, "a border after a decode step: only prefill state may be saved");
@@ -104,14 +112,15 @@ lily_status session_checkpoint(struct session *s, struct lily_err *err)
             s->borders[i].used = ++s->clock;
             return LILY_OK;
         }
-    if (s->n_borders == s->max_borders) {
-        int oldest = 0;
-        for (int i = 1; i < s->n_borders; i++)
-            if (s->borders[i].used < s->borders[oldest].used) oldest = i;
-        border_drop(s, oldest);
-    }
+    if (s->n_borders == s->max_borders) border_drop(s, oldest_border(s));
+    lily_status st;
+    struct border *saved;
+    while ((st = ops_of(s)->border_save(model_backend(s->model), s->seq, &saved, err)) == LILY_ERR_MEMORY && s->n_borders)
+        border_drop(s, oldest_border(s));
+    if (st == LILY_ERR_MEMORY) return LILY_OK; /* a border is only a saving of time */
+    LILY_TRY(st);
     struct saved_border *b = &s->borders[s->n_borders];
-    LILY_TRY(ops_of(s)->border_save(model_backend(s->model), s->seq, &b->border, err));
+    b->border = saved;
     b->length = s->length;
     b->used = ++s->clock;
     b->ids = mem_new(sizeof *b->ids * (size_t)s->length);
@@ -174,11 +183,20 @@ static bool worth_saving(const struct session *s, const struct sync_request *r)
     return false;
 }
 
+/* Room for n more tokens; borders give way, the least recently used first. */
+static lily_status reserve(struct session *s, int n, struct lily_err *err)
+{
+    struct backend *be = model_backend(s->model);
+    lily_status st;
+    while ((st = be->ops->seq_reserve(be, s->seq, n, err)) == LILY_ERR_MEMORY && s->n_borders)
+        border_drop(s, oldest_border(s));
+    return st;
+}
+
 static lily_status run_rows(struct session *s, enum phase phase, const int32_t *ids, int n, bool want_logits,
                             struct lily_err *err)
 {
-    struct backend *be = model_backend(s->model);
-    LILY_TRY(be->ops->seq_reserve(be, s->seq, n, err));
+    LILY_TRY(reserve(s, n, err));
     struct batch_seq bs = {s->seq, n};
     int32_t last = n - 1;
     struct batch batch = {.phase = phase,

@@ -119,6 +119,8 @@ struct model *open_model(const char *dir, enum cpu_tier tier, int threads, bool 
     o.threads = threads;
     o.plan.kv_f32 = kv_f32;
     o.plan.ctx = 2048;
+    o.plan.n_seqs = 8;
+    o.plan.border_bytes = 64 << 20;
     assert_ok(model_open(dir, &o, &m, &err));
     return m;
 }

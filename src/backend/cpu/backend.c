@@ -10,6 +10,7 @@ static void destroy(struct backend *be)
 {
     struct cpu_backend *c = cpu_of(be);
     workspace_free(&c->ws);
+    state_pool_free(&c->states);
     pool_free(c->pool);
     free(c->place);
     free(c);
@@ -147,11 +148,11 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     c->base.shape = o->shape;
     c->base.limits = (struct backend_limits){o->max_rows, o->max_logits};
     cpu_kernels_init(&c->kernels, o->tier);
-    state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->max_pages);
     c->place = mem_new(sizeof *c->place * (size_t)o->max_rows);
     for (int f = 0; f < ROTARY_DIM / 2; f++)
         c->frequency[f] = pow(o->shape.rope_theta, -2.0 * f / ROTARY_DIM);
     lily_status st = pool_create(o->threads, &c->pool, err);
+    if (st == LILY_OK) st = state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->state_bytes, err);
     if (st == LILY_OK) st = workspace_new(&c->ws, &c->base.shape, o->max_rows, o->max_logits, err);
     if (st != LILY_OK) {
         destroy(&c->base);

@@ -19,7 +19,7 @@ struct cpu_options {
     enum cpu_tier tier;
     int max_rows, max_logits;
     bool kv_f32;
-    long max_pages; /* KV pages of 64 tokens; 0: no limit */
+    size_t state_bytes; /* memory for the states of all sequences and borders */
 };
 
 /* Owned by the caller: backend->ops->destroy. */

@@ -1,46 +1,64 @@
 /* Sequence state: pages, recurrent and convolution memory, borders. */
 #include "backend/cpu/state.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/num.h"
 
-enum { PAGE_HEADER = 64 };
-
-static struct kv_page *page_of(const uint8_t *payload)
+static void page_unref(struct state_pool *p, const uint8_t *page)
 {
-    return (struct kv_page *)(void *)(uintptr_t)(payload - PAGE_HEADER);
+    int i = (int)((size_t)(page - p->region) / p->page_bytes);
+    if (--p->refs[i]) return;
+    p->free_list[p->n_free++] = i;
+    p->used -= p->page_bytes;
 }
 
-static void page_unref(struct state_pool *p, const uint8_t *payload)
+static void page_ref(struct state_pool *p, const uint8_t *page)
 {
-    struct kv_page *page = page_of(payload);
-    if (--page->refs) return;
-    free(page);
-    p->n_pages--;
+    p->refs[(size_t)(page - p->region) / p->page_bytes]++;
 }
 
 static const uint8_t *page_new(struct state_pool *p)
 {
-    if (p->max_pages && p->n_pages >= p->max_pages) return NULL;
-    size_t bytes = (PAGE_HEADER + p->page_bytes + 63) / 64 * 64;
-    struct kv_page *page = aligned_alloc(64, bytes);
-    if (!page) return NULL;
-    page->refs = 1;
-    p->n_pages++;
-    return (const uint8_t *)page + PAGE_HEADER;
+    if (!p->n_free || p->used + p->page_bytes > p->budget) return NULL;
+    int i = p->free_list[--p->n_free];
+    p->refs[i] = 1;
+    p->used += p->page_bytes;
+    return p->region + (size_t)i * p->page_bytes;
 }
 
-void state_pool_init(struct state_pool *p, const struct model_shape *shape, bool kv_bf16, long max_pages)
+lily_status state_pool_init(struct state_pool *p, const struct model_shape *shape, bool kv_bf16, size_t budget,
+                            struct lily_err *err)
 {
     memset(p, 0, sizeof *p);
     p->shape = shape;
     p->kv_bf16 = kv_bf16;
     p->head_bytes = (size_t)GRID * HEAD_DIM * (kv_bf16 ? 2 : 4);
     p->page_bytes = (size_t)shape->n_full * (size_t)shape->n_kv_heads * 2 * p->head_bytes;
-    p->max_pages = max_pages;
+    p->budget = budget;
+    size_t n = p->page_bytes ? budget / p->page_bytes : 0;
+    p->max_pages = n < INT_MAX / 2 ? (int)n : INT_MAX / 2;
+    void *region;
+    LILY_TRY(mem_big((size_t)p->max_pages * p->page_bytes, "the KV cache", &region, err));
+    p->region = region;
+    p->refs = mem_new(sizeof *p->refs * (size_t)p->max_pages);
+    p->free_list = mem_new(sizeof *p->free_list * (size_t)p->max_pages);
+    while (p->n_free < p->max_pages) { /* the lowest page is taken first */
+        p->free_list[p->n_free] = p->max_pages - 1 - p->n_free;
+        p->n_free++;
+    }
+    return LILY_OK;
+}
+
+void state_pool_free(struct state_pool *p)
+{
+    mem_big_free(p->region, (size_t)p->max_pages * p->page_bytes);
+    free(p->refs);
+    free(p->free_list);
+    memset(p, 0, sizeof *p);
 }
 
 static size_t recurrent_bytes(const struct state_pool *p)
@@ -54,14 +72,24 @@ static size_t conv_bytes(const struct state_pool *p)
 }
 
 /* Both fixed states in one block, so that a border is one allocation. */
-static lily_status alloc_fixed(const struct state_pool *p, float **recurrent, float **conv, struct lily_err *err)
+static lily_status alloc_fixed(struct state_pool *p, float **recurrent, float **conv, struct lily_err *err)
 {
-    size_t n = (recurrent_bytes(p) + conv_bytes(p) + 63) / 64 * 64;
-    float *block = aligned_alloc(64, n ? n : 64);
+    size_t n = recurrent_bytes(p) + conv_bytes(p), rounded = (n + 63) / 64 * 64;
+    if (p->used + n > p->budget)
+        LILY_FAIL(err, LILY_ERR_MEMORY, "the memory for states is used up: %zu of %zu bytes, %zu more needed", p->used,
+                  p->budget, n);
+    float *block = aligned_alloc(64, rounded ? rounded : 64);
     if (!block) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for a sequence's state: %zu bytes", n);
+    p->used += n;
     *recurrent = block;
     *conv = block + shape_recurrent_floats(p->shape);
     return LILY_OK;
+}
+
+static void free_fixed(struct state_pool *p, float *recurrent)
+{
+    free(recurrent);
+    p->used -= recurrent_bytes(p) + conv_bytes(p);
 }
 
 static void copy_fixed(const struct state_pool *p, float *to, const float *from)
@@ -95,7 +123,7 @@ void state_seq_free(struct seq *s)
     if (!s) return;
     drop_pages(s);
     free(s->pages);
-    free(s->recurrent);
+    free_fixed(s->pool, s->recurrent);
     free(s);
 }
 
@@ -120,8 +148,8 @@ lily_status state_seq_reserve(struct seq *s, int n, struct lily_err *err)
     while (s->n_pages < need) {
         const uint8_t *page = page_new(s->pool);
         if (!page)
-            LILY_FAIL(err, LILY_ERR_MEMORY, "no KV page left for token %d: all %ld pages of %d tokens are in use",
-                      s->length + n, s->pool->n_pages, GRID);
+            LILY_FAIL(err, LILY_ERR_MEMORY, "no KV page left for token %d: %zu of %zu bytes for states are in use",
+                      s->length + n, s->pool->used, s->pool->budget);
         s->pages[s->n_pages++] = page;
     }
     return LILY_OK;
@@ -145,7 +173,7 @@ lily_status state_border_save(const struct seq *s, struct border **out, struct l
     b->pages = mem_new(sizeof *b->pages * (size_t)(b->n_pages + 1));
     for (int i = 0; i < b->n_pages; i++) {
         b->pages[i] = s->pages[i];
-        page_of(b->pages[i])->refs++;
+        page_ref(s->pool, b->pages[i]);
     }
     *out = b;
     return LILY_OK;
@@ -153,7 +181,7 @@ lily_status state_border_save(const struct seq *s, struct border **out, struct l
 
 void state_border_restore(struct seq *s, const struct border *b)
 {
-    for (int i = 0; i < b->n_pages; i++) page_of(b->pages[i])->refs++;
+    for (int i = 0; i < b->n_pages; i++) page_ref(s->pool, b->pages[i]);
     drop_pages(s);
     grow_page_array(s, b->n_pages);
     if (b->n_pages) memcpy(s->pages, b->pages, sizeof *b->pages * (size_t)b->n_pages);
@@ -167,7 +195,7 @@ void state_border_free(struct border *b)
     if (!b) return;
     for (int i = 0; i < b->n_pages; i++) page_unref(b->pool, b->pages[i]);
     free(b->pages);
-    free(b->recurrent);
+    free_fixed(b->pool, b->recurrent);
     free(b);
 }
 

@@ -4,7 +4,10 @@
  *
  * A page holds K and V of 64 tokens for every full-attention layer and KV head: for layer l, head h, first K then V, each
  * (64, 256) of bf16 or fp32. Borders lie on the grid of 64, so a shared page is always full and never written again; a
- * sequence writes only into pages that it alone holds. Engine thread only.
+ * sequence writes only into pages that it alone holds.
+ *
+ * All pages lie in one region that is reserved at the start and becomes resident as it is used, so that a decode step
+ * allocates nothing. Pages and the fixed states of sequences and borders count against one budget. Engine thread only.
  */
 #ifndef LILY_BACKEND_CPU_STATE_H
 #define LILY_BACKEND_CPU_STATE_H
@@ -16,24 +19,23 @@
 #include "base/err.h"
 #include "spec/shape.h"
 
-struct kv_page {
-    int refs;
-    /* the page's bytes follow, aligned to 64 */
-};
-
-/* Sizes and counters that all states of a backend share. */
+/* Sizes, memory and counters that all states of a backend share. */
 struct state_pool {
     const struct model_shape *shape; /* borrowed */
     bool kv_bf16;
-    size_t head_bytes;  /* (64, 256) elements: K or V of one head */
-    size_t page_bytes;  /* payload of a page */
-    long max_pages;     /* limit of live pages; 0: none */
-    long n_pages;       /* live pages */
+    size_t head_bytes;   /* (64, 256) elements: K or V of one head */
+    size_t page_bytes;   /* of one page */
+    size_t budget, used; /* bytes that states may take, and take now */
+    uint8_t *region;     /* owned (mem_big): max_pages pages */
+    int max_pages;
+    int *refs;      /* owned; (max_pages) references to each page */
+    int *free_list; /* owned; (max_pages) the first n_free are numbers of unused pages */
+    int n_free;
 };
 
 struct seq {
     struct state_pool *pool; /* borrowed */
-    const uint8_t **pages;   /* owned array of page payloads; (n_pages) */
+    const uint8_t **pages;   /* owned array, a reference to each page; (n_pages) */
     int n_pages, cap_pages;
     int length;       /* tokens */
     float *recurrent; /* owned; (n_linear, n_gdn_v_heads, k 128, v 128) */
@@ -48,7 +50,10 @@ struct border {
     float *recurrent, *conv; /* owned copies */
 };
 
-void state_pool_init(struct state_pool *p, const struct model_shape *shape, bool kv_bf16, long max_pages);
+/* budget: bytes for every page, recurrent and convolution state together. */
+lily_status state_pool_init(struct state_pool *p, const struct model_shape *shape, bool kv_bf16, size_t budget,
+                            struct lily_err *err);
+void state_pool_free(struct state_pool *p);
 
 lily_status state_seq_new(struct state_pool *p, struct seq **out, struct lily_err *err);
 void state_seq_free(struct seq *s);
