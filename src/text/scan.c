@@ -263,7 +263,7 @@ lily_status scan_end(struct scan *s, struct lily_err *err)
 bool text_is(struct text_view v, const char *s)
 {
     size_t n = strlen(s);
-    return v.n == n && memcmp(v.data, s, n) == 0;
+    return v.n == n && (n == 0 || memcmp(v.data, s, n) == 0);
 }
 
 int text_shown(struct text_view v)
