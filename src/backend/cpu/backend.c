@@ -1,9 +1,9 @@
 /* The CPU backend object: creation, weights, and the table of its steps. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/rotary.h"
 #include "base/mem.h"
 
 static void destroy(struct backend *be)
@@ -149,8 +149,7 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     c->base.limits = (struct backend_limits){o->max_rows, o->max_logits};
     cpu_kernels_init(&c->kernels, o->tier);
     c->place = mem_new(sizeof *c->place * (size_t)o->max_rows);
-    for (int f = 0; f < ROTARY_DIM / 2; f++)
-        c->frequency[f] = pow(o->shape.rope_theta, -2.0 * f / ROTARY_DIM);
+    rotary_frequencies(o->shape.rope_theta, c->frequency);
     lily_status st = pool_create(o->threads, &c->pool, err);
     if (st == LILY_OK) st = state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->state_bytes, err);
     if (st == LILY_OK) st = workspace_new(&c->ws, &c->base.shape, o->max_rows, o->max_logits, err);

@@ -1,24 +1,12 @@
 /* Full attention layers (MODEL.md, Full attention): projections, norms, rotation, KV append, softmax attention, output. */
-#include <math.h>
-
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/rotary.h"
 
 struct attn_step {
     struct cpu_backend *c;
     const struct attn_weights *w;
     int index; /* among the full-attention layers */
 };
-
-/* Half-split rotation of the first 64 dimensions: (x_j, x_{j+32}). angles: 32 cosines, then 32 sines. */
-static void rotate(float *x, const float *angles)
-{
-    enum { HALF = ROTARY_DIM / 2 };
-    for (int j = 0; j < HALF; j++) {
-        float c = angles[j], s = angles[HALF + j], a = x[j], b = x[HALF + j];
-        x[j] = a * c - b * s;
-        x[HALF + j] = a * s + b * c;
-    }
-}
 
 /* Query heads of one row: norm, rotation, and the softmax scale 1/16, all in place. */
 static void query_row(const struct attn_step *j, long t)
@@ -28,7 +16,7 @@ static void query_row(const struct attn_step *j, long t)
     for (int h = 0; h < c->base.shape.n_q_heads; h++) {
         float *q = c->ws.q + t * c->ws.ld_q + (long)h * 2 * HEAD_DIM;
         c->kernels.rms_norm(q, q, j->w->q_norm->data, HEAD_DIM, c->base.shape.rms_eps);
-        rotate(q, c->ws.rotary + t * ROTARY_DIM);
+        rotary_apply(q, c->ws.rotary + t * ROTARY_DIM);
         for (int i = 0; i < HEAD_DIM; i++) q[i] *= scale;
     }
 }
@@ -40,7 +28,7 @@ static void key_value_row(const struct attn_step *j, long t)
     for (int h = 0; h < c->base.shape.n_kv_heads; h++) {
         float *k = c->ws.k + t * c->ws.ld_kv + (long)h * HEAD_DIM;
         c->kernels.rms_norm(k, k, j->w->k_norm->data, HEAD_DIM, c->base.shape.rms_eps);
-        rotate(k, c->ws.rotary + t * ROTARY_DIM);
+        rotary_apply(k, c->ws.rotary + t * ROTARY_DIM);
         size_t offset = state_k_offset(&c->states, j->index, h);
         state_kv_store(place->seq, offset, place->pos, k);
         state_kv_store(place->seq, offset + c->states.head_bytes, place->pos,

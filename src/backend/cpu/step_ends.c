@@ -1,8 +1,6 @@
 /* The steps at both ends of a pass: begin (positions, rotary angles), embedding, head, end. */
-#include <math.h>
-#include <string.h>
-
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/rotary.h"
 
 void cpu_step_begin(struct backend *be, const struct batch *batch)
 {
@@ -12,12 +10,7 @@ void cpu_step_begin(struct backend *be, const struct batch *batch)
     for (int i = 0; i < batch->n_seqs; i++)
         for (int t = 0; t < batch->seqs[i].n; t++, row++)
             c->place[row] = (struct row_place){batch->seqs[i].seq, batch->seqs[i].seq->length + t};
-    for (int r = 0; r < row; r++)
-        for (int f = 0; f < ROTARY_DIM / 2; f++) {
-            double angle = c->place[r].pos * c->frequency[f];
-            c->ws.rotary[(long)r * ROTARY_DIM + f] = (float)cos(angle);
-            c->ws.rotary[(long)r * ROTARY_DIM + ROTARY_DIM / 2 + f] = (float)sin(angle);
-        }
+    for (int r = 0; r < row; r++) rotary_angles(c->frequency, c->place[r].pos, c->ws.rotary + (long)r * ROTARY_DIM);
 }
 
 void cpu_step_embed(struct backend *be, const struct matrix *table)
