@@ -259,7 +259,12 @@ static void names_what_does_not_fit(void **state)
     mini_find(&m, "layers.1.input_layernorm.weight")->dtype = DTYPE_F32;
     mini_find(&m, "layers.1.input_layernorm.weight")->dim[0] = 32;
     expect_refusal(&m, LILY_ERR_FORMAT, "layers.1.input_layernorm.weight", "[32]", "64 elements");
+}
 
+static void names_what_does_not_fit_in_part(void **state)
+{
+    (void)state;
+    struct mini m;
     mini_make(&m, (struct mini_options){0});
     mini_drop(&m, "layers.1.input_layernorm.weight");
     mini_add(&m, "language_model.model.layers.1.input_layernorm.weight", DTYPE_BF16, (const int64_t[]){65}, 1);
@@ -438,6 +443,7 @@ int main(void)
         cmocka_unit_test(shards_prefixes_and_types),
         cmocka_unit_test(unquantized_types_are_widened),
         cmocka_unit_test(names_what_does_not_fit),
+        cmocka_unit_test(names_what_does_not_fit_in_part),
         cmocka_unit_test(rules_are_held_against_shapes),
         cmocka_unit_test(hugging_face_form_is_refused),
         cmocka_unit_test(broken_folders_are_named),
