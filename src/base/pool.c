@@ -1,32 +1,32 @@
-/* Fork-join pool: a generation counter starts the workers, a countdown ends the call; both spin, then sleep. */
+/*
+ * Fork-join pool. The parts of a run are fixed, but whoever is free takes the next one: a worker that the system has put
+ * aside never holds up the caller, who then does its part too. One 64-bit word holds the run's generation and the next
+ * part, so that a late worker cannot take a part of a run that it has not seen begin.
+ */
 #include "base/pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 
 enum { SPIN_ROUNDS = 4000, MAX_THREADS = 256 };
 
-struct worker {
-    struct pool *pool; /* borrowed */
-    pthread_t thread;
-    int index;
-};
-
 struct pool {
     int n_threads;
-    struct worker *workers; /* owned, n_threads - 1 */
+    pthread_t *threads; /* owned; n_threads - 1 workers */
     int n_started;
     pool_fn fn;
-    void *arg; /* borrowed during a run */
-    bool quit;
-    atomic_uint generation; /* grows by one per run; workers wait for a change */
-    atomic_int pending;     /* workers still running */
-    pthread_mutex_t lock;   /* guards sleeping only */
+    void *arg;                /* borrowed during a run */
+    _Atomic uint64_t claim;   /* generation << 32 | next part; changes start a run and hand out its parts */
+    atomic_int pending;       /* parts not yet finished */
+    atomic_int sleepers;      /* workers asleep or about to be */
+    atomic_bool caller_sleeps;
+    atomic_bool quit;
+    pthread_mutex_t lock; /* for sleeping only */
     pthread_cond_t start, done;
 };
 
@@ -39,28 +39,27 @@ static inline void cpu_relax(void)
 #endif
 }
 
-static void wait_for_start(struct pool *p, unsigned seen)
+static uint32_t generation_of(uint64_t claim)
 {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
-        if (atomic_load_explicit(&p->generation, memory_order_acquire) != seen) return;
-        cpu_relax();
-    }
-    pthread_mutex_lock(&p->lock);
-    while (atomic_load_explicit(&p->generation, memory_order_acquire) == seen) pthread_cond_wait(&p->start, &p->lock);
-    pthread_mutex_unlock(&p->lock);
+    return (uint32_t)(claim >> 32);
 }
 
-static void *worker_main(void *arg)
+/* The next part of run `generation`, or -1 when they are all taken or the run is over. */
+static int take_part(struct pool *p, uint32_t generation)
 {
-    struct worker *w = arg;
-    struct pool *p = w->pool;
-    unsigned seen = 0;
-    for (;;) {
-        wait_for_start(p, seen);
-        seen++;
-        if (p->quit) return NULL;
-        p->fn(p->arg, w->index, p->n_threads);
-        if (atomic_fetch_sub_explicit(&p->pending, 1, memory_order_acq_rel) == 1) {
+    uint64_t c = atomic_load(&p->claim);
+    while (generation_of(c) == generation && (int)(uint32_t)c < p->n_threads)
+        if (atomic_compare_exchange_weak(&p->claim, &c, c + 1)) return (int)(uint32_t)c;
+    return -1;
+}
+
+/* fn and arg are stable while a taken part is unfinished. */
+static void run_parts(struct pool *p, uint32_t generation)
+{
+    int part;
+    while ((part = take_part(p, generation)) >= 0) {
+        p->fn(p->arg, part, p->n_threads);
+        if (atomic_fetch_sub(&p->pending, 1) == 1 && atomic_load(&p->caller_sleeps)) {
             pthread_mutex_lock(&p->lock);
             pthread_cond_signal(&p->done);
             pthread_mutex_unlock(&p->lock);
@@ -68,13 +67,44 @@ static void *worker_main(void *arg)
     }
 }
 
-static void start_generation(struct pool *p)
+/* Waits for a run other than `seen`; returns its generation. */
+static uint32_t wait_for_start(struct pool *p, uint32_t seen)
 {
-    atomic_store_explicit(&p->pending, p->n_threads - 1, memory_order_relaxed);
+    uint32_t now;
+    for (int i = 0; i < SPIN_ROUNDS; i++) {
+        if ((now = generation_of(atomic_load(&p->claim))) != seen) return now;
+        cpu_relax();
+    }
     pthread_mutex_lock(&p->lock);
-    atomic_fetch_add_explicit(&p->generation, 1, memory_order_release);
-    pthread_cond_broadcast(&p->start);
+    atomic_fetch_add(&p->sleepers, 1);
+    while ((now = generation_of(atomic_load(&p->claim))) == seen) pthread_cond_wait(&p->start, &p->lock);
+    atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
+    return now;
+}
+
+static void *worker_main(void *arg)
+{
+    struct pool *p = arg;
+    uint32_t seen = 0;
+    for (;;) {
+        seen = wait_for_start(p, seen);
+        if (atomic_load(&p->quit)) return NULL;
+        run_parts(p, seen);
+    }
+}
+
+/* Begins a new generation and wakes who sleeps. */
+static uint32_t start_run(struct pool *p)
+{
+    uint32_t generation = generation_of(atomic_load(&p->claim)) + 1;
+    atomic_store(&p->claim, (uint64_t)generation << 32);
+    if (atomic_load(&p->sleepers) > 0) {
+        pthread_mutex_lock(&p->lock);
+        pthread_cond_broadcast(&p->start);
+        pthread_mutex_unlock(&p->lock);
+    }
+    return generation;
 }
 
 lily_status pool_create(int n_threads, struct pool **out, struct lily_err *err)
@@ -84,15 +114,12 @@ lily_status pool_create(int n_threads, struct pool **out, struct lily_err *err)
         LILY_FAIL(err, LILY_ERR_USAGE, "%d threads: expected 1 to %d", n_threads, MAX_THREADS);
     struct pool *p = mem_new(sizeof *p);
     p->n_threads = n_threads;
-    p->workers = mem_new(sizeof *p->workers * (size_t)n_threads);
+    p->threads = mem_new(sizeof *p->threads * (size_t)n_threads);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->start, NULL);
     pthread_cond_init(&p->done, NULL);
     for (int i = 1; i < n_threads; i++) {
-        struct worker *w = &p->workers[i - 1];
-        w->pool = p;
-        w->index = i;
-        if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
+        if (pthread_create(&p->threads[i - 1], NULL, worker_main, p) != 0) {
             pool_free(p);
             LILY_FAIL(err, LILY_ERR_MEMORY, "thread %d of %d could not be started", i, n_threads);
         }
@@ -105,19 +132,32 @@ lily_status pool_create(int n_threads, struct pool **out, struct lily_err *err)
 void pool_free(struct pool *p)
 {
     if (!p) return;
-    p->quit = true;
-    start_generation(p);
-    for (int i = 0; i < p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
+    atomic_store(&p->quit, true);
+    start_run(p);
+    for (int i = 0; i < p->n_started; i++) pthread_join(p->threads[i], NULL);
     pthread_cond_destroy(&p->done);
     pthread_cond_destroy(&p->start);
     pthread_mutex_destroy(&p->lock);
-    free(p->workers);
+    free(p->threads);
     free(p);
 }
 
 int pool_size(const struct pool *p)
 {
     return p->n_threads;
+}
+
+static void wait_for_end(struct pool *p)
+{
+    for (int i = 0; i < SPIN_ROUNDS; i++) {
+        if (atomic_load(&p->pending) == 0) return;
+        cpu_relax();
+    }
+    pthread_mutex_lock(&p->lock);
+    atomic_store(&p->caller_sleeps, true);
+    while (atomic_load(&p->pending) != 0) pthread_cond_wait(&p->done, &p->lock);
+    atomic_store(&p->caller_sleeps, false);
+    pthread_mutex_unlock(&p->lock);
 }
 
 void pool_run(struct pool *p, pool_fn fn, void *arg)
@@ -128,13 +168,7 @@ void pool_run(struct pool *p, pool_fn fn, void *arg)
     }
     p->fn = fn;
     p->arg = arg;
-    start_generation(p);
-    fn(arg, 0, p->n_threads);
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
-        if (atomic_load_explicit(&p->pending, memory_order_acquire) == 0) return;
-        cpu_relax();
-    }
-    pthread_mutex_lock(&p->lock);
-    while (atomic_load_explicit(&p->pending, memory_order_acquire) != 0) pthread_cond_wait(&p->done, &p->lock);
-    pthread_mutex_unlock(&p->lock);
+    atomic_store(&p->pending, p->n_threads);
+    run_parts(p, start_run(p));
+    wait_for_end(p);
 }

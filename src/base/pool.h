@@ -1,9 +1,10 @@
 /*
  * A pool of compute threads with one fork-join call.
  *
- * pool_run(pool, fn, arg) calls fn(arg, i, n) once for every thread index i < n, the caller being index 0, and returns
- * when all are done. Work is split statically by the callee (pool_range), so results never depend on timing. Workers spin
- * briefly between calls and then sleep. Thread rule: one caller at a time; fn must not call pool_run on the same pool.
+ * pool_run(pool, fn, arg) calls fn(arg, part, n) once for every part < n, n being the number of threads, and returns when
+ * all are done. The caller works too. The callee splits its work by part (pool_range), so results never depend on timing;
+ * which thread does a part is open: a part may not rely on thread-local state. Workers spin briefly between runs, then
+ * sleep. Thread rule: one caller at a time; fn must not call pool_run on the same pool.
  */
 #ifndef LILY_BASE_POOL_H
 #define LILY_BASE_POOL_H
@@ -12,7 +13,7 @@
 
 struct pool;
 
-typedef void (*pool_fn)(void *arg, int thread, int n_threads);
+typedef void (*pool_fn)(void *arg, int part, int n_parts);
 
 /* n_threads in 1…256, the caller included. Owned by the caller of pool_create. */
 lily_status pool_create(int n_threads, struct pool **out, struct lily_err *err);
@@ -20,11 +21,11 @@ void pool_free(struct pool *p);
 int pool_size(const struct pool *p);
 void pool_run(struct pool *p, pool_fn fn, void *arg);
 
-/* The part [*lo, *hi) of 0…n-1 of one thread; parts are contiguous, in order, and differ by at most one. */
-static inline void pool_range(long n, int thread, int n_threads, long *lo, long *hi)
+/* The part [*lo, *hi) of 0…n-1 of one part; parts are contiguous, in order, and differ by at most one. */
+static inline void pool_range(long n, int part, int n_parts, long *lo, long *hi)
 {
-    *lo = n * thread / n_threads;
-    *hi = n * (thread + 1) / n_threads;
+    *lo = n * part / n_parts;
+    *hi = n * (part + 1) / n_parts;
 }
 
 #endif
