@@ -8,15 +8,10 @@
  */
 #include <string.h>
 
+#include "backend/cpu/rows.h"
 #include "backend/cpu/vec_avx2.h"
 
-enum form { Q4, Q8, F32 };
-enum { LINE = 64, QUADS = QUANT_GROUP / 4, PANEL = 6, PANELS = 8 };
-
-ALWAYS_INLINE int tile_bytes(enum form f)
-{
-    return f == Q4 ? Q4_TILE_BYTES : f == Q8 ? Q8_TILE_BYTES : F32_TILE_BYTES;
-}
+enum { PANEL = 6, PANELS = 8 };
 
 /* The words of quad q + odd, q even: k = 4q … 4q+3, for the 8 rows of a half; Q4 codes in the low nibbles. */
 ALWAYS_INLINE __m256i quad_words(const uint8_t *tile, int q, int odd, int half, enum form f)
@@ -54,29 +49,6 @@ ALWAYS_INLINE __m256 add_group(__m256 y, __m256 dot, const uint8_t *tile, int ha
     y = _mm256_fmadd_ps(load_bf16(scales), dot, y);
     return _mm256_fmadd_ps(load_bf16(scales + 32), _mm256_set1_ps(sum), y);
 }
-
-/* Activation rows that are computed together, and where their results go. */
-struct rows {
-    const float *x[8], *sums[8]; /* the first PANEL are used */
-    float *y[8];
-};
-
-static void take_rows(struct rows *r, const struct block_job *j, int first, int count)
-{
-    for (int i = 0; i < count; i++) {
-        long row = j->rows ? j->rows[first + i] : first + i;
-        r->x[i] = j->act->x + row * j->act->ld;
-        r->sums[i] = j->act->sums + row * (j->act->ld / QUANT_GROUP);
-        r->y[i] = j->y + (long)(first + i) * j->ldy;
-    }
-}
-
-/* Tile t of a row block. */
-struct group {
-    const uint8_t *tile;
-    const float *w; /* unpacked: 64 lines of 16, in the order of k */
-    int t;
-};
 
 /* One row is done with both halves of the tile at once, more rows with one half at a time: registers. */
 ALWAYS_INLINE int halves_at_once(int count)

@@ -1,7 +1,5 @@
 /* Token mixing kernels, AVX2 tier: gated delta rule, attention, convolution. */
-#include <math.h>
-#include <string.h>
-
+#include "backend/cpu/attn.h"
 #include "backend/cpu/vec_avx2.h"
 
 /* Token t for 8*vectors value columns from c. Each column sums over k in order, whatever the width. */
@@ -47,22 +45,12 @@ static void gdn(const struct gdn_job *j)
 }
 
 /* Heads and keys that are worked on together: 8 sums, enough to hide the latency of a multiply-add. */
-enum { HEADS = 4, KEYS = 2, VECTORS = HEAD_DIM / 8 };
+enum { HEADS = 4, KEYS = 2 };
 
-struct attn_state {
-    float score[ATTN_MAX_Q][GRID]; /* scores of a block, then their weights */
-    float acc[ATTN_MAX_Q][HEAD_DIM];
-    float max[ATTN_MAX_Q], sum[ATTN_MAX_Q], keep[ATTN_MAX_Q]; /* keep: what the new maximum leaves of acc and sum */
-    const struct attn_job *job;
-    const uint8_t *keys, *values; /* of the block */
-    int n;                        /* keys in the block */
-} __attribute__((aligned(64)));
-
-/* Elements i … i+7 of row s. */
 ALWAYS_INLINE __m256 load_row(const uint8_t *rows, int s, int i, bool bf16)
 {
-    size_t at = (size_t)s * HEAD_DIM + (size_t)i;
-    return bf16 ? load_bf16(rows + 2 * at) : _mm256_loadu_ps((const float *)(const void *)(rows + 4 * at));
+    const uint8_t *at = attn_at(rows, s, i, bf16);
+    return bf16 ? load_bf16(at) : _mm256_loadu_ps((const float *)(const void *)at);
 }
 
 /* The sum over the lanes of each of 8 vectors, every one in the order of sum_lanes. */
@@ -150,14 +138,9 @@ ALWAYS_INLINE void attend_block(struct attn_state *a, int h, int heads, bool bf1
 ALWAYS_INLINE void attend(const struct attn_job *j, bool bf16)
 {
     struct attn_state a;
-    memset(&a, 0, sizeof a);
-    a.job = j;
-    for (int h = 0; h < j->n_q; h++) a.max[h] = -INFINITY;
+    attn_begin(&a, j);
     for (int first = 0; first < j->n_keys; first += GRID) {
-        const uint8_t *page = j->pages[first / GRID];
-        a.keys = page + j->k_offset;
-        a.values = page + j->v_offset;
-        a.n = j->n_keys - first < GRID ? j->n_keys - first : GRID;
+        attn_take_block(&a, first);
         int h = 0;
         for (; h + HEADS <= j->n_q; h += HEADS) attend_block(&a, h, HEADS, bf16);
         for (; h < j->n_q; h++) attend_block(&a, h, 1, bf16);

@@ -1,7 +1,10 @@
-/* The avx512 tier's table. */
-#include "backend/cpu/kernels.h"
+/* The AVX-512 tier's table: needs AVX-512 F, BW, VL and DQ. */
+#include "backend/cpu/vec_avx512.h"
 
 void cpu_kernels_avx512(struct cpu_kernels *k)
 {
-    (void)k;
+    k->tier = CPU_AVX512;
+    cpu_kernels_avx512_matmul(k);
+    cpu_kernels_avx512_mix(k);
+    cpu_kernels_avx512_elem(k);
 }

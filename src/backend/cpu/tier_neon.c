@@ -1,7 +1,10 @@
-/* The neon tier's table. */
-#include "backend/cpu/kernels.h"
+/* The NEON tier's table: any aarch64 processor. */
+#include "backend/cpu/vec_neon.h"
 
 void cpu_kernels_neon(struct cpu_kernels *k)
 {
-    (void)k;
+    k->tier = CPU_NEON;
+    cpu_kernels_neon_matmul(k);
+    cpu_kernels_neon_mix(k);
+    cpu_kernels_neon_elem(k);
 }

@@ -11,7 +11,7 @@
 #define UNROLL_STEP(i, value, n, ...)                                                                                  \
     {                                                                                                                  \
         enum { i = value };                                                                                            \
-        if (i < (n)) {                                                                                                 \
+        if ((int)i < (int)(n)) {                                                                                                 \
             __VA_ARGS__                                                                                                \
         }                                                                                                              \
     }
