@@ -19,7 +19,7 @@ from words import Draw
 HERE = os.path.dirname(os.path.abspath(__file__))
 LENS = [128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768]
 SHORT = 2048
-MIX = dict(story=13, plot=3, tiny=7, tinychat=5, asp=2, books=5, own=2, recall=16, copy=11, tools=14, system=12, json=8, help=9, chat=6, simple=9,
+MIX = dict(story=13, plot=3, tiny=7, tinychat=5, asp=2, books=5, own=2, recall=18, copy=11, tools=15, system=12, json=8, help=9, chat=6, simple=9,
            followup=7, sgd=3, wordnet=1, dolly=1, think=2)
 
 

@@ -256,25 +256,23 @@ def gdn_intra(q, k, v, beta, lg):
     return W, U, kd, qd, qk * lam, eG[..., -1]
 
 
-def gdn_scan(W, U, kd, eGC, rows, S0=None):
-    """Sequential part. Returns D per chunk and the state before each chunk."""
+def gdn_scan(W, U, kd, eGC, rows):
+    """Sequential part. Returns D per chunk, the state before each chunk, and the last state."""
     nc, vh, C, D = W.shape
-    n = nc // rows
-    f = lambda t: t.view(rows, n, vh, C, D).unbind(1)
-    Ws, Us, ks = f(W), f(U), f(kd)
-    gs = eGC.view(rows, n, vh).unbind(1)
-    S = torch.zeros(rows * vh, D, D, device=W.device, dtype=W.dtype) if S0 is None else S0
+    n, B = nc // rows, rows * vh
+    by_time = lambda t: t.view(rows, n, *t.shape[1:]).transpose(0, 1).reshape(n, B, *t.shape[2:])
+    Wt, ks = by_time(W).unbind(0), by_time(kd).unbind(0)
+    Us, gs = by_time(U).unbind(0), by_time(eGC[..., None, None]).unbind(0)
+    S = torch.zeros(B, D, D, device=W.device, dtype=W.dtype)
     Ds, Ss = [], []
     for i in range(n):
-        w, u, kk = (t.reshape(rows * vh, C, D) for t in (Ws[i], Us[i], ks[i]))
-        d = torch.baddbmm(u, w, S.transpose(1, 2), alpha=-1)
+        d = torch.baddbmm(Us[i], Wt[i], S.transpose(1, 2), alpha=-1)
         Ds.append(d)
         Ss.append(S)
-        S = torch.baddbmm(S * gs[i].reshape(-1, 1, 1), d.transpose(1, 2), kk)
-    st = lambda l, a: torch.stack(l, 1).view(rows, vh, n, a, D).transpose(1, 2).reshape(nc, vh, a, D)
-    Dm = torch.stack([d.view(rows, vh, C, D) for d in Ds], 1).view(nc, vh, C, D)
-    Sm = torch.stack([s.view(rows, vh, D, D) for s in Ss], 1).view(nc, vh, D, D)
-    return Dm, Sm, S
+        if i + 1 < n or rows == 1:
+            S = torch.baddbmm(S * gs[i], d.transpose(1, 2), ks[i])
+    back = lambda l: torch.stack(l).view(n, rows, vh, *l[0].shape[1:]).transpose(0, 1).reshape(nc, vh, *l[0].shape[1:])
+    return back(Ds), back(Ss), S
 
 
 def gdn_out(qd, att, Dm, Sm):

@@ -48,15 +48,22 @@ def pack(c, bits):
 
 def effective(shapes, params, qat, dtype):
     """The weights as the forward pass uses them: leaf tensors without history.
-    qat: matrices fake-quantized, the rest rounded to bf16 as it will be stored."""
+    qat: matrices fake-quantized, the rest rounded to bf16 as it will be stored.
+    All matrices of one width go through the quantizer as one tensor: training is bound by launches."""
     out = {}
+    for bits in (4, 8):
+        names = [n for n, (_, k) in shapes.items() if k == "mat" and bits_of(n) == bits]
+        if not names:
+            continue
+        flat = torch.cat([params[n].reshape(-1, 64) for n in names])
+        if qat:
+            flat = dequant(*affine(flat.bfloat16().float(), bits))
+        flat = flat.to(dtype)
+        for n, t in zip(names, flat.split([params[n].numel() // 64 for n in names])):
+            out[n] = t.view(shapes[n][0]).detach()
     for n, (_, kind) in shapes.items():
-        p = params[n]
-        if kind == "mat":
-            t = (fake(n, p) if qat else p).to(dtype)
-        elif qat:
-            t = (1.0 + p).bfloat16().float() - 1.0 if kind == "norm" else p.bfloat16().float()
-        else:
-            t = p.float().clone()
-        out[n] = t.detach()
-    return out
+        if kind == "norm":
+            out[n] = ((1.0 + params[n]).bfloat16().float() - 1.0 if qat else params[n].float().clone()).detach()
+        elif kind == "plain":
+            out[n] = (params[n].bfloat16().float() if qat else params[n].float().clone()).detach()
+    return {n: out[n] for n in shapes}

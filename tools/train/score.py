@@ -6,9 +6,6 @@ Use: score.py MODELDIR [--cases N] [--skills a,b] [--seed S] [--show] [--json FI
 import argparse
 import json
 import math
-import os
-import random
-import sys
 import torch
 from tokenizers import Tokenizer
 import decode as D
@@ -25,7 +22,7 @@ class Answerer:
     def __init__(self, path, device="cpu", params=None):
         c = json.load(open(f"{path}/config.json"))["text_config"]
         self.cfg = M.Config(vocab=c["vocab_size"], hidden=c["hidden_size"], layers=c["num_hidden_layers"], experts=c["num_experts"])
-        self.run = D.Runner(self.cfg, params or X.load(path), device)
+        self.run = D.Runner(self.cfg, params or X.load(path), device, torch.float32 if device == "cpu" else torch.bfloat16)
         self.tk = Tokenizer.from_file(f"{path}/tokenizer.json")
         self.stop = {self.tk.token_to_id("<|im_end|>"), self.tk.token_to_id("<|endoftext|>")}
 
@@ -43,6 +40,48 @@ class Answerer:
         return reps, ps
 
 
+SAMPLES = ["Tell me a short story about a fox and a lantern.", "Tell me a story.", "My locker code is 4417. What is my locker code?",
+           "Tell me a story about a robot and a cake.", "Write a story about a girl called Sarah and her drum.", "What is lily?",
+           "How do I start the server?", "Reply with READY.", "What is the capital of France?", "Tell me a story about a whale.",
+           "Write a bedtime story about a bear who loses a hat.", "Story about two friends and a boat", "Say ok.", "Count from 1 to 20.",
+           "Tell me a story about a king and a spoon.", "Please write a story about an old owl and a map."]
+
+
+def samples(an):
+    for think in (False, True):
+        reps, _ = an.answer([([{"role": "user", "content": q}], None, think) for q in SAMPLES])
+        for q, r in zip(SAMPLES, reps):
+            print(f">> {q}\n" + (f"[{r['reasoning']}]\n" if think else "") + r["text"] + f"  <{r['finish']}>\n")
+
+
+def perplexity(an, train_dir, n=400):
+    """On fresh documents of the training mixture: quantized and, if given, unquantized weights; assistant and raw text only."""
+    import data
+    import train
+    src = data.Source("perplexity", data.Corpora())
+    docs = [data.encode(an.tk, src.doc()) for _ in range(n)]
+    docs = [(i, w) for i, w in docs if len(i) <= 1024]
+    out = {}
+    runs = {"4-bit": an.run.w}
+    if train_dir:
+        _, p, _ = train.load(train_dir)
+        runs["bf16"] = {k: t.to(an.run.dev) for k, t in Q.effective(M.shapes(an.cfg), p, False, torch.bfloat16).items()}
+    for name, w in runs.items():
+        s = c = 0.0
+        for i in range(0, len(docs), 48):
+            part = docs[i:i + 48]
+            ids, wt = torch.zeros(len(part), 1024, dtype=torch.long), torch.zeros(len(part), 1024)
+            for j, (x, y) in enumerate(part):
+                ids[j, :len(x)] = torch.tensor(x)
+                wt[j, :len(y)] = (torch.tensor(y) == 100).float()
+            with torch.no_grad():
+                ce, _, _ = M.loss(an.cfg, an.run.ops, w, ids.view(-1).to(an.run.dev), wt.view(-1).to(an.run.dev), len(part))
+            s, c = s + float(ce), c + float(wt.sum())
+        out[name] = math.exp(s / c)
+    print("perplexity", out, flush=True)
+    return out
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("model")
@@ -51,10 +90,17 @@ def main():
     ap.add_argument("--seed", default="0")
     ap.add_argument("--show", action="store_true")
     ap.add_argument("--json")
+    ap.add_argument("--samples", action="store_true")
+    ap.add_argument("--ppl", action="store_true")
+    ap.add_argument("--train")
     ap.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     a = ap.parse_args()
     an = Answerer(a.model, a.device)
     report, eq, cnt = {}, 0, 0
+    if a.ppl:
+        report["perplexity"] = perplexity(an, a.train)
+    if a.samples:
+        samples(an)
     for sk in a.skills.split(","):
         cases = [S.make(sk, f"{a.seed}/{i}") for i in range(a.cases)]
         reps, ps = an.answer([(render.case_messages(c), c.get("tools"), c["think"]) for c in cases])

@@ -142,7 +142,7 @@ def listing(d, n=None):
     """Many key-value lines and a question about one or several of them."""
     n = n or int(10 ** d.r.uniform(0.4, 1.6))
     style = d.r.choice(("{k}: {v}", "{k} = {v}", "- {k}: {v}", "{k}\t{v}", "| {k} | {v} |", "The {k} is {v}.", "{k} -> {v}"))
-    mk = d.r.choice((d.word, d.word if style[0] == "T" else d.name, lambda: d.word() + " " + d.word(), d.code))
+    mk = d.r.choice((d.word, d.code, d.word if style[0] == "T" else d.name, lambda: d.word() + " " + d.word(), d.code))
     mv = d.r.choice((lambda: d.digits(2, 6), d.word, d.code, lambda: str(d.number()), d.name))
     keys = []
     while len(keys) < n:
@@ -357,7 +357,8 @@ def stop_case(d):
     return d.r.choice((chat.simple, recall, copy, oneword, story_case))(d)
 
 
-MAKERS = {"recall": lambda d: recall(d) if d.chance(0.7) else listing(d), "copy": copy, "tools": tools.case, "think": think_case, "system": system,
+MAKERS = {"recall": lambda d: recall(d) if d.chance(0.62) else listing(d),
+          "recall8k": lambda d: recall(d, 7300), "recall32k": lambda d: recall(d, 29500), "copy": copy, "tools": tools.case, "think": think_case, "system": system,
           "json": json_case, "help": chat.help_case, "stop": stop_case, "story": story_case, "chat": chat.talk, "simple": chat.simple,
           "followup": chat.followup}
 

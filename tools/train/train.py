@@ -10,6 +10,7 @@ import time
 import torch
 import torch.distributed as dist
 import data
+import export as X
 import model as M
 import quant as Q
 
@@ -47,15 +48,13 @@ class Optimizer:
     def step(self, g, lr_muon, lr_adam, wd=0.02):
         self.t += 1
         for sh, names in self.muon.items():
-            ms = []
-            for n in names:
-                self.m[n].lerp_(g[n], 0.05)
-                ms.append(g[n].lerp(self.m[n], 0.95).reshape(-1, *sh))
-            X = zeropower(torch.cat(ms)) * max(1.0, sh[0] / sh[1]) ** 0.5
-            at = 0
-            for n, k in zip(names, ms):
-                self.p[n].mul_(1 - lr_muon * wd).add_(X[at:at + len(k)].reshape(self.p[n].shape), alpha=-lr_muon)
-                at += len(k)
+            ps, gs, ms = [self.p[n] for n in names], [g[n] for n in names], [self.m[n] for n in names]
+            torch._foreach_lerp_(ms, gs, 0.05)
+            us = [u.reshape(-1, *sh) for u in torch._foreach_lerp(gs, ms, 0.95)]
+            X = zeropower(torch.cat(us)) * max(1.0, sh[0] / sh[1]) ** 0.5
+            xs = [x.reshape(p.shape) for x, p in zip(X.split([len(u) for u in us]), ps)]
+            torch._foreach_mul_(ps, 1 - lr_muon * wd)
+            torch._foreach_add_(ps, xs, alpha=-lr_muon)
         ps, gs = [self.p[n] for n in self.adam], [g[n] for n in self.adam]
         ms, vs = [self.m[n] for n in self.adam], [self.v[n] for n in self.adam]
         torch._foreach_lerp_(ms, gs, 0.1)
@@ -132,7 +131,11 @@ def main():
         torch.backends.cudnn.allow_tf32 = True
     if world > 1:
         dist.init_process_group("nccl" if gpu else "gloo")
-    if a.resume:
+    if a.resume and os.path.exists(f"{a.resume}/model.safetensors"):
+        c = M.Config()
+        got = X.load(a.resume)                      # an exported folder: goes on from the quantized weights
+        params = {n: got[n].clone() for n in M.shapes(c)}
+    elif a.resume:
         c, params, _ = load(a.resume)
     else:
         c = M.Config(layers=4, experts=8) if a.tiny else M.Config()
@@ -140,6 +143,8 @@ def main():
     kinds = M.shapes(c)
     params = {n: p.to(dev) for n, p in params.items()}
     opt = Optimizer(params, kinds)
+    flat = torch.zeros(sum(p.numel() for p in params.values()), device=dev)
+    g = dict(zip(params, (v.view(p.shape) for v, p in zip(flat.split([p.numel() for p in params.values()]), params.values()))))
     ops = M.Ops(compile=gpu and not a.no_compile)
     dt = torch.bfloat16 if gpu else torch.float32
     say = lambda *x: print(*x, flush=True) if rank == 0 else None
@@ -151,7 +156,7 @@ def main():
     prof = torch.profiler.profile() if a.profile and rank == 0 else None
     while prog < 1.0 and step < a.steps:
         late = prog > (0.0 if a.resume else 0.15)
-        L, ids, w = (ql if late and step % 8 == 7 else qs).get()
+        L, ids, w = (ql if late and step % 6 == 5 else qs).get()
         ids = torch.from_numpy(ids.astype("int32")).to(dev, non_blocking=True).long()
         w = torch.from_numpy(w).to(dev, non_blocking=True).float() / 100
         # the clock of process 0 and the sum of weights, shared
@@ -161,7 +166,7 @@ def main():
             dist.all_reduce(info)
         total = info[0]
         prog = float(info[1])
-        qat = prog > 0.70
+        qat = prog > (0.4 if a.resume else 0.70)
         mtp_w = 0.2 if prog > 0.30 or a.resume else 0.0
         if prof and step == 40:
             prof.__enter__()
@@ -175,16 +180,15 @@ def main():
             t.requires_grad_(True)
         ce, ce2, aux = M.loss(c, ops, eff, ids, w, len(ids) // L, mtp_w)
         ((ce + mtp_w * ce2) / total + 0.002 * aux / world).backward()
-        flat = torch.cat([(eff[n].grad if eff[n].grad is not None else torch.zeros_like(eff[n])).float().reshape(-1) for n in params])
+        have = [n for n in params if eff[n].grad is not None]
+        if len(have) < len(params):
+            flat.zero_()
+        torch._foreach_copy_([g[n] for n in have], [eff[n].grad for n in have])
         if world > 1:
             dist.all_reduce(flat)
         norm = flat.norm()
         flat *= torch.clamp(1.0 / (norm + 1e-6), max=1.0)
-        g, at = {}, 0
-        for n, p in params.items():
-            g[n] = flat[at:at + p.numel()].view(p.shape)
-            at += p.numel()
-        hold = 0.35
+        hold = 0.2 if a.resume else 0.35
         lr = min(1.0, (step + 1) / 100) * (1.0 if prog < hold else max(0.01, (1 - prog) / (1 - hold)))
         opt.step(g, a.lr * lr, a.adam * lr)
         sums += torch.stack([ce.detach(), ce2.detach(), w.sum(), norm.detach()])
