@@ -24,7 +24,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 TOKENS = 2000
 # (first file that exists, bytes to skip, share of the tokens); the chat and the repeated block take what is left
 PIECES = [(("tools/train/corpus/tinystories_samples.txt.xz", "tests/data/corpus/war-and-peace.txt.xz"), 20000, 500),
-          (("tools/train/corpus/gitenberg_children.txt.xz", "tests/data/corpus/war-and-peace.txt.xz"), 60000, 350),
+          (("tools/train/corpus/gitenberg_children_2.txt.xz", "tests/data/corpus/war-and-peace.txt.xz"), 60000, 350),
           (("tests/data/corpus/wikitext2_test.txt.xz",), 5000, 250)]
 COPIED = 200
 TOOL = {"type": "function", "function": {"name": "get_weather", "description": "Return the current weather for a city.", "parameters": {
