@@ -6,6 +6,7 @@ Use: score.py MODELDIR [--cases N] [--skills a,b] [--seed S] [--show] [--json FI
 import argparse
 import json
 import math
+import os
 import torch
 from tokenizers import Tokenizer
 import decode as D
@@ -91,10 +92,12 @@ def main():
     ap.add_argument("--show", action="store_true")
     ap.add_argument("--json")
     ap.add_argument("--samples", action="store_true")
+    ap.add_argument("--seen", action="store_true", help="draw from the training side of the word and wording split (new seeds)")
     ap.add_argument("--ppl", action="store_true")
     ap.add_argument("--train")
     ap.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     a = ap.parse_args()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", torch.get_num_threads())))
     an = Answerer(a.model, a.device)
     report, eq, cnt = {}, 0, 0
     if a.ppl:
@@ -102,7 +105,7 @@ def main():
     if a.samples:
         samples(an)
     for sk in a.skills.split(","):
-        cases = [S.make(sk, f"{a.seed}/{i}") for i in range(a.cases)]
+        cases = [S.make(sk, f"{a.seed}/{i}", not a.seen) for i in range(a.cases)]
         reps, ps = an.answer([(render.case_messages(c), c.get("tools"), c["think"]) for c in cases])
         ok = 0
         for c, r, p in zip(cases, reps, ps):
