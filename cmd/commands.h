@@ -4,7 +4,7 @@
 
 #include "opt.h"
 
-extern const struct command cmd_info, cmd_tokenize, cmd_template, cmd_help;
+extern const struct command cmd_run, cmd_chat, cmd_info, cmd_tokenize, cmd_template, cmd_help;
 
 /* All of them, in the order of the help; ends with NULL. */
 extern const struct command *const commands[];
@@ -16,6 +16,9 @@ void commands_help(struct buf *out); /* the list of commands */
 void print_json(struct json *moved);
 /* Prints n bytes to stdout: made safe when it is a terminal, as they are otherwise. */
 void print_text(const char *text, size_t n);
+
+/* Flushes stdout, remembering why it failed; false once it takes no more. */
+bool flush_output(void);
 
 enum { MAX_INPUT = 256 << 20 }; /* bytes of a file or of stdin that a command reads */
 /* Reads all of stdin, appended. */

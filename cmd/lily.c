@@ -11,7 +11,7 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 
-const struct command *const commands[] = {&cmd_info, &cmd_tokenize, &cmd_template, &cmd_help, NULL};
+const struct command *const commands[] = {&cmd_run, &cmd_chat, &cmd_info, &cmd_tokenize, &cmd_template, &cmd_help, NULL};
 
 const struct command *command_find(const char *name, struct lily_err *err)
 {
@@ -85,13 +85,19 @@ static void report(const struct lily_err *err, bool json)
     print_json(top);
 }
 
+static int output_error; /* errno of the first failed write to stdout */
+
+bool flush_output(void)
+{
+    if (fflush(stdout) != 0 && !output_error) output_error = errno;
+    return !ferror(stdout);
+}
+
 /* Flushes stdout. A reader that has gone away has what it wanted; another failure is one. */
 static int finish(int code)
 {
-    errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-    if (errno == EPIPE || errno == 0) return code;
-    fprintf(stderr, "lily: cannot write to stdout: %s\n", strerror(errno));
+    if (flush_output() || output_error == EPIPE) return code;
+    fprintf(stderr, "lily: cannot write to stdout: %s\n", strerror(output_error ? output_error : EIO));
     return code == EXIT_DONE ? EXIT_FAILED : code;
 }
 

@@ -1,0 +1,21 @@
+/*
+ * Ctrl-C. While an answer is guarded, the first SIGINT sets its flag and the second ends the program; outside, the first
+ * one ends it. Ending means: styles off, status 130. At the prompt of the chat it is only noted, by interrupt_wait.
+ * Thread: the main one; the flag may be read by any.
+ */
+#ifndef LILY_CMD_INTERRUPT_H
+#define LILY_CMD_INTERRUPT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum interrupt_mode { INTERRUPT_ENDS, INTERRUPT_STOPS_ANSWER, INTERRUPT_IS_NOTED };
+
+void interrupt_init(void);
+void interrupt_mode(enum interrupt_mode mode); /* also clears the flag */
+const atomic_bool *interrupt_flag(void);
+bool interrupted(void);
+/* In INTERRUPT_IS_NOTED: waits until fd can be read. False after Ctrl-C, wherever it came in. */
+bool interrupt_wait(int fd);
+
+#endif
