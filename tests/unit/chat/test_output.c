@@ -378,7 +378,7 @@ static void test_long_texts(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct buf text = {0};
         buf_addz(&text, cases[i].start);
-        while (text.len < 300000) buf_addz(&text, cases[i].unit);
+        while (text.len < 100000) buf_addz(&text, cases[i].unit);
         struct output_options opt = {.thinking = cases[i].thinking};
         struct collected c = {0};
         struct output_parser *p = output_new(&opt, collect, &c);

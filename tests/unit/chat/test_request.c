@@ -1,6 +1,7 @@
 /* Chat-completions bodies: folding of system messages, reminders, options, what is refused. */
 #include "../testing.h"
 
+#include "base/file.h"
 #include "chat/request.h"
 
 static struct lily_err err;
@@ -188,12 +189,60 @@ static void test_rendered(void **state)
     body = NULL;
 }
 
+/*
+ * The recorded conversations come out the same after the checks, but for what lily takes another way on purpose: system
+ * messages in later places, developer messages and string arguments are rendered; fields of a wrong type are refused.
+ */
+static void check_recorded(const struct json *c, int *n_same)
+{
+    static const char *const refused[] = {"reasoning-number", "reasoning-object-and-tags", "tools-object", "tools-scalars",
+                                          "calls-object",     "think-zero",                "history-keep-one"};
+    static const char *const accepted[] = {"error-system-second", "error-system-twice", "error-system-last",
+                                           "error-role-developer", "error-arguments-string"};
+    const char *name = json_string(json_get(c, "name"));
+    const struct json *text = json_get(c, "text");
+    bool want = text != NULL, same = want;
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (strcmp(name, refused[i]) == 0) want = same = false;
+    for (size_t i = 0; i < sizeof accepted / sizeof accepted[0]; i++)
+        if (strcmp(name, accepted[i]) == 0) want = true;
+    struct chat_request r;
+    struct rendering out = {0};
+    lily_status st = chat_request_parse(json_get(c, "body"), &r, &err);
+    if (strcmp(json_string(json_get(c, "template")), "3.5") == 0) r.options.version = TEMPLATE_QWEN35;
+    if (st == LILY_OK) st = template_render(r.messages, r.tools, &r.options, &out, &err);
+    if ((st == LILY_OK) != want) fail_msg("%s: %s", name, st == LILY_OK ? "rendered" : err.msg);
+    if (same) {
+        assert_string_equal(buf_str(&out.text), json_string(text));
+        assert_int_equal(out.text.len, json_string_len(text));
+        ++*n_same;
+    }
+    rendering_free(&out);
+    chat_request_free(&r);
+}
+
+static void test_recorded(void **state)
+{
+    (void)state;
+    struct buf file = {0};
+    int n_same = 0;
+    assert_ok(file_read("tests/data/templates/cases.jsonl", 16 << 20, &file, &err));
+    for (char *line = file.data, *end; (end = strchr(line, '\n')); line = end + 1) {
+        struct json *c = NULL;
+        assert_ok(json_parse(line, (size_t)(end - line), "case", &c, &err));
+        check_recorded(c, &n_same);
+        json_free(c);
+    }
+    assert_true(n_same > 240);
+    buf_free(&file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folding), cmocka_unit_test(test_billing_line),    cmocka_unit_test(test_reasoning_alias),
         cmocka_unit_test(test_options), cmocka_unit_test(test_tools_and_media), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_rendered),
+        cmocka_unit_test(test_rendered), cmocka_unit_test(test_recorded),
     };
     return RUN_TESTS(tests);
 }
