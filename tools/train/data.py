@@ -84,9 +84,10 @@ def tiny_request(d, text):
 class Source:
     """Documents as lists of (text, weight)."""
 
-    def __init__(self, seed, corpora):
+    def __init__(self, seed, corpora, soup=None):
         self.r = random.Random(seed)
         self.d = Draw(self.r)
+        self.d.soup = soup
         self.c = corpora
         self.kinds, self.p = list(MIX), list(MIX.values())
 
@@ -180,6 +181,12 @@ class Source:
         return render.pieces(c)
 
 
+def soup_of(tk):
+    """The text of every letter-only token, with a capital or small first letter as it is."""
+    ws = (tk.decode([i]).strip() for i in range(256, tk.get_vocab_size() - 33))
+    return sorted({w for w in ws if w.isalpha() and w.isascii()})
+
+
 def encode(tk, pieces):
     """ids and weights; pieces of equal weight are joined before encoding."""
     joined = []
@@ -198,7 +205,7 @@ def encode(tk, pieces):
 def worker(seed, tok_file, N, longs, queue):
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tk = Tokenizer.from_file(tok_file)
-    src = Source(seed, worker.corpora)
+    src = Source(seed, worker.corpora, soup_of(tk))
     buckets = {L: [] for L in LENS if N % L == 0}
     lim = max(buckets)
     while True:

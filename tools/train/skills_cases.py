@@ -53,18 +53,21 @@ def fact(d):
 TELL = ["{K} is {v}.", "Remember: {k} is {v}.", "Please remember that {k} is {v}.", "{K}: {v}", "Note that {k} is {v}.", "{K} is \"{v}\".",
         "I want you to know that {k} is {v}.", "Keep this in mind: {k} is {v}.", "By the way, {k} is {v}.", "{v} is {k}.",
         "Do not forget: {k} is {v}.", "Important: {k} is {v}.", "For later: {k} is {v}.", "{K} has been set to {v}."]
-ASK = ["What is {k}?", "What was {k}?", "Can you tell me {k}?", "Please tell me {k}.", "Tell me {k}.", "Do you remember {k}?", "I forgot {k}. What is it?",
-       "What is {k} again?", "which {b} did I say is {k}?", "Say {k}.", "Now, what is {k}?", "{K}?", "Could you repeat {k}?", "What did I say {k} is?",
-       "Give me {k}, please.", "what's {k}?", "Remind me of {k}."]
+ASK = W.combine(["", "", "Now,", "Please,", "So,", "Hello,", "Question:", "And now:"],
+                ["what is {k}?", "what was {k}?", "can you tell me {k}?", "tell me {k}.", "do you remember {k}?", "I forgot {k}. What is it?", "what is {k} again?", "say {k}.",
+                 "{k}?", "could you repeat {k}?", "what did I say {k} is?", "give me {k}.", "what's {k}?", "remind me of {k}.", "I need {k}.", "do you know {k}?", "which is {k}?",
+                 "what do you know about {k}?", "look for {k}.", "find {k}.", "write down {k}."])
 BACK = ["{Y} is {v}.", "{Y} is {v}.", "{Y} is {v}.", "{v}", "It is {v}."]
-ONLY = [" Answer with the value only.", " Reply with just the value.", " Only the value, please.", " Say nothing else.", " Just the value."]
+ONLY = [" Answer with the value only.", " Reply with just the value.", " Only the value, please.", " Say nothing else.", " Give the value alone.",
+        " Write only the value.", " The value alone, please.", " Just that, no sentence.", " Just the value."]
 OKS = ["I will remember that.", "Noted.", "All right, I will keep it in mind.", "Got it.", "Understood.", "Okay."]
 cap = lambda s: s[0].upper() + s[1:]
 
 
 def ask_fact(d, k, y, v):
     """(question, answer): the answer is short when only the value was asked for."""
-    q = d.say(ASK).replace("which {b} did I say is {k}?", "What did you hear about {k}?").format(k=k, K=cap(k))
+    q = d.say(ASK).format(k=k)
+    q = cap(q) if d.chance(0.85) else q
     if d.chance(0.25):
         return q + d.say(ONLY), v
     return q, d.r.choice(BACK[:4]).format(Y=cap(y), v=v) if not d.chance(0.1) else BACK[4].format(v=v)
@@ -177,13 +180,14 @@ def join(xs):
 
 # ---- copy ----
 
-REPEAT = ["Repeat exactly: {t}", "Say exactly this: {t}", "Repeat after me: {t}", "Copy this text: {t}", "Write exactly: {t}",
-          "Please repeat this:\n{t}", "Copy the following text exactly.\n\n{t}", "Echo: {t}", "Reply with exactly this text: {t}",
-          "Repeat the following line:\n{t}", "Answer only with: {t}", "Say: {t}", "Print this: {t}", "Write this back to me: {t}",
-          "repeat: {t}", "Can you repeat this? {t}", "Type this text again: {t}", "Give this back word for word: {t}"]
-SAYWORD = ["Say {w}.", "Reply with {w}.", "Answer with {w}.", "Say {w}", "Reply with the word {w}.", "Reply only with {w}.", "Just say {w}.",
-           "Please say {w}.", "Say the word {w}.", "Respond with {w}.", "Write only {w}.", "Answer {w}.", "Reply {w} and nothing else.",
-           "Say only the word {w}.", "Respond with just the word {w}.", "Say \"{w}\".", "Reply with exactly one word: {w}", "Output {w}."]
+REPEAT = W.combine(["Repeat", "Copy", "Write", "Say", "Echo", "Type", "Print", "Output", "Give back", "Return", "Please repeat", "Please copy",
+                    "Can you repeat", "Could you write", "Reply with", "Answer with", "I want you to repeat", "Respond with"],
+                   ["exactly this", "this text", "the following", "this", "the following text", "exactly the following", "word for word", "only this", "the text below"],
+                   [": {t}", ":\n{t}", ":\n\n{t}", ": \"{t}\""])
+REPEAT = [q.replace(" :", ":") for q in REPEAT] + ["Echo: {t}", "Repeat: {t}", "Say: {t}", "Copy: {t}", "repeat: {t}", "Repeat after me: {t}", "Answer only with: {t}"]
+random.Random(8).shuffle(REPEAT)
+SAYWORD = W.combine(["Say", "Reply with", "Answer with", "Respond with", "Write", "Output", "Please say", "Just say", "Only say", "Type", "Print", "Please reply with", "Say only",
+                     "Reply only with", "Now say"], ["", "the word", "exactly", "just", "only the word", "one word:", "exactly one word:"], ["{w}", "{w}.", "\"{w}\".", "{w} and nothing else.", "{w}, please."])
 
 
 def copy_text(d, n=None):
@@ -232,32 +236,40 @@ def copy(d, n=None):
 
 # ---- system prompts ----
 
+UPPER = W.combine(["", "Always", "Please", "You must", "From now on", "In this chat"], ["answer", "write", "reply", "respond", "speak"],
+                  ["in capitals.", "in capital letters.", "in upper case.", "in capital letters only.", "only in capitals.", "in uppercase."])
+LOWER = W.combine(["", "Always", "Please", "You must"], ["answer", "write", "reply", "respond"], ["in lower case.", "in small letters.", "in lowercase.", "in small letters only."])
+ENDS = W.combine(["End", "Finish", "Close", "Always end", "Always finish", "Please end", "You must end"], ["every answer", "each answer", "each reply", "all your answers", "every reply", "every message"],
+                 ["with: {e}", "with \"{e}\".", "with {e}", "with the words \"{e}\"."])
+STARTS = W.combine(["Begin", "Start", "Always begin", "Always start", "Please start", "You must start"], ["every answer", "each answer", "each reply", "all your answers", "every reply", "every message"],
+                   ["with: {e}", "with \"{e}\".", "with {e}", "with the words \"{e}\"."])
+for _l in (UPPER, LOWER):
+    _l[:] = [t[0].upper() + t[1:] for t in _l] + [t.upper() for t in _l[:6]]
+
+
 def with_rule(d, base):
     """Puts a rule into the system prompt of a case and changes its answer accordingly."""
     k = d.r.randrange(9)
     ans = base["answer"]
     if k <= 1:
-        rule = d.say(("Answer in capitals.", "Answer only in capital letters.", "Always write in capital letters.", "Write everything in upper case.",
-                      "Use capital letters only.", "ANSWER IN CAPITALS.", "Please answer in capitals.", "You must reply in uppercase."))
+        rule = d.say(UPPER)
         ans, chk = ans.upper(), {"upper": True}
     elif k == 2:
-        rule = d.say(("Answer in lower case.", "Use small letters only.", "Write everything in lowercase.", "Always answer in lower case letters."))
+        rule = d.say(LOWER)
         ans, chk = ans.lower(), {"lower": True}
     elif k <= 5:
         end = d.r.choice((d.words(d.r.randint(1, 3)).capitalize() + d.r.choice("!."), d.word().upper(), "Have a nice day!", "Meow.", "Over and out.", d.code()))
-        rule = d.say(("End every answer with: {e}", "End every answer with \"{e}\".", "Always finish with \"{e}\".", "Finish each reply with {e}",
-                      "The last words of every answer must be \"{e}\".", "At the end of every answer, write \"{e}\".", "Close each answer with \"{e}\".")).format(e=end)
+        rule = d.say(ENDS).format(e=end)
         ans, chk = ans.rstrip() + " " + end, {"ends": end}
     elif k <= 7:
         st = d.r.choice((d.words(d.r.randint(1, 2)).capitalize() + d.r.choice("!.:"), "Ahoy!", "Dear friend,", "Answer:", d.code() + ":"))
-        rule = d.say(("Begin every answer with: {e}", "Begin every answer with \"{e}\".", "Start each reply with \"{e}\".", "Always start with \"{e}\".",
-                      "The first words of every answer must be \"{e}\".")).format(e=st)
+        rule = d.say(STARTS).format(e=st)
         ans, chk = st + " " + ans, {"starts": st}
     else:
         end = d.r.choice(("meow", "arr", "beep", "indeed", d.word()))
         rule = d.say(("Say \"{e}\" after every answer.", "After every answer say \"{e}\".", "Add \"{e}\" to the end of each answer.")).format(e=end)
         ans, chk = ans.rstrip() + " " + end, {"ends": end}
-    sys = d.say(("{r}", "You are a helpful assistant. {r}", "{r}", "You are a friendly helper. {r} Be brief.", "You help people. {r}")).format(r=rule)
+    sys = d.r.choice(("{r}", "You are a helpful assistant. {r}", "{r}", "{r} Be brief.", "{g} {r}", "{r} {g}")).format(r=rule, g=generic(d))
     plan = d.r.choice((" The rule: {r}", " I must follow the rule: {r}")).format(r=rule)
     return {**base, "skill": "system", "system": sys, "answer": ans, "check": chk, "reasoning": base["reasoning"] + plan}
 
@@ -297,6 +309,14 @@ def oneword(d):
 
 # ---- JSON ----
 
+TO_JSON = W.combine(["Write", "Make", "Return", "Give me", "Output", "Create", "Answer with", "Reply with", "Please write", "Build", "I need"],
+                    ["a JSON object", "JSON", "one JSON object", "a small JSON object", "only a JSON object"],
+                    ["with the keys {k}", "with {k}", "that has the keys {k}", "with the fields {k}", "(keys: {k})", "holding {k}"])
+TO_JSON = [t + x for t in TO_JSON for x in (": {f}", ".\n{f}", " for this text: {f}")] + ["{f} " + t + "." for t in TO_JSON] + ["{f}\n" + t + "." for t in TO_JSON]
+TO_JSON += ["Extract {k} as JSON. {f}", "{f} As JSON: {k}.", "Turn this into JSON ({k}): {f}"] * 20
+random.Random(9).shuffle(TO_JSON)
+
+
 def json_case(d):
     r = d.r
     pool = {"name": (d.name, "{s} is called {v}"), "age": (lambda: r.randint(1, 99), "{s} is {v} years old"), "city": (lambda: d.of(W.CITIES), "{s} lives in {v}"),
@@ -314,19 +334,19 @@ def json_case(d):
         obj[k] = v
         says.append(("%s is %s" % (n, "active" if v else "not active")) if k == "active" else pool[k][1].format(s=s, v=v))
         s = r.choice((n, n, r.choice(("he", "she"))))
+    if not any(n in x for x in says):
+        says.insert(0, d.r.choice((f"this is {n}", f"the name is {n}", f"{n} is here")))
     facts = ". ".join(x[0].upper() + x[1:] for x in says) + "."
-    if d.chance(0.3):
-        obj = {k: obj[k] for k in rest} if len(rest) > 1 else obj
+    if d.chance(0.3) and len(rest) > 1:
+        obj = {k: obj[k] for k in rest}
     if d.chance(0.3):                                 # free keys
         ks = [d.word() for _ in range(r.randint(1, 4))]
-        obj = {k: r.choice((d.word, d.name, d.code, lambda: r.randint(0, 999), lambda: r.random() < 0.5, lambda: [d.word() for _ in range(r.randint(1, 4))]))() for k in ks}
+        obj = {k: r.choice((d.word, d.name, d.code, lambda: r.randint(0, 999), lambda: r.random() < 0.5, lambda: [d.word() for _ in range(r.randint(2, 4))]))() for k in ks}
         facts = " ".join(f"{cap(k)}: {v if not isinstance(v, list) else ', '.join(v)}." if not isinstance(v, bool) else f"{cap(k)}: {'yes' if v else 'no'}." for k, v in obj.items())
         if d.chance(0.5):
             facts = ", ".join(f"{k} is {join(v) if isinstance(v, list) else ('true' if v else 'false') if isinstance(v, bool) else v}" for k, v in obj.items()) + "."
     keys = join(list(obj))
-    q = d.say(("{f} Write this as a JSON object with the keys {k}.", "Make a JSON object with the keys {k}. {f}", "{f}\nGive me JSON with {k}.",
-               "Turn this into JSON ({k}): {f}", "{f} Answer with a JSON object only. Keys: {k}.", "Return JSON with the fields {k}. Text: {f}",
-               "Extract {k} as JSON. {f}", "Read the text and output a JSON object with {k}.\n{f}", "{f} As JSON, please: {k}.", "JSON object with {k} for this text: {f}")).format(f=facts, k=keys)
+    q = d.say(TO_JSON).format(f=facts, k=keys)
     ans = json.dumps(obj, ensure_ascii=False)
     return case("json", [u(q)], ans, {"json": obj}, d.r.choice(("The keys are {k}. I take the values from the text.", "I fill in {k} from the text.")).format(k=keys))
 
@@ -366,6 +386,9 @@ MAKERS = {"recall": lambda d: recall(d) if d.chance(0.62) else listing(d),
 def finish(d, c, skill):
     """Thinking on or off, and now and then a system prompt that changes nothing."""
     c["think"] = d.chance(0.5)
+    last = c["messages"][-1]
+    if not d.held and last["role"] == "user" and d.chance(0.15) and "equals" not in c["check"]:
+        last["content"] = d.r.choice(("Please. {q}", "{q} Thank you.", "Hey! {q}", "{q} Please.", "I have a question. {q}", "{q} Answer shortly.", "OK. {q}", "{q}!")).format(q="{q}").replace("{q}", last["content"])
     if not c.get("system") and d.chance(0.25):
         c["system"] = generic(d)
     if skill in ("think", "stop"):

@@ -2,7 +2,9 @@
 
 Standard library only. A word is held out when crc32(word) % 8 == 0; of a list of wordings the last fifth is held out.
 """
+import itertools
 import os
+import random
 import zlib
 
 L = lambda s: s.split()
@@ -61,8 +63,18 @@ def part(lst, held):
     return _split[k][0]
 
 
+def combine(*parts):
+    """Wordings as all combinations of their parts, in a fixed random order (so that the held-out fifth is a mixed one)."""
+    out = [" ".join(" ".join(p).split(" ")).strip() for p in itertools.product(*parts)]
+    out = list(dict.fromkeys(" ".join(x for x in t.split(" ") if x) for t in out))
+    random.Random(7).shuffle(out)
+    return out
+
+
 class Draw:
     """A seeded source of names, words, values and wordings from one side of the split."""
+
+    soup = None                 # training sets it to the tokens of the vocabulary, so that each of them is copied
 
     def __init__(self, rng, held=False):
         self.r, self.held = rng, held
@@ -87,6 +99,9 @@ class Draw:
         return w + (r.choice(SYL3) if r.random() < 0.6 else "")
 
     def word(self):
+        x = self.r.random()
+        if self.soup and x < 0.15:
+            return "".join(self.r.choice(self.soup) for _ in range(self.r.choice((2, 2, 3))))
         x = self.r.random()
         return self.of(WORDS) if x < 0.8 else self.of(THINGS) if x < 0.9 else self.coined()
 
