@@ -19,8 +19,8 @@ from words import Draw
 HERE = os.path.dirname(os.path.abspath(__file__))
 LENS = [128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 32768]
 SHORT = 2048
-MIX = dict(story=13, plot=3, tiny=7, tinychat=5, asp=2, books=5, own=2, recall=18, copy=11, tools=15, system=12, json=8, help=9, chat=6, simple=9,
-           followup=7, sgd=3, wordnet=1, dolly=1, think=2)
+MIX = dict(story=8, plot=2, tiny=4, tinychat=4, asp=1, books=3, own=1, recall=26, copy=24, tools=24, system=16, json=18, help=9, chat=5, simple=9,
+           followup=14, sgd=2, wordnet=1, dolly=1, think=2)
 
 
 def read(name):
