@@ -1,12 +1,12 @@
 /*
  * What the model wrote, split while it arrives: reasoning, content, tool calls (MODEL.md, Chat template, what the model
- * emits; docs/api: Replies).
+ * emits).
  *
  * Push the generated text in any pieces; events come as soon as they are certain, and their texts joined do not depend on
  * the cuts. The three texts are the model's text without its markers: the tags of thinking and of calls outside code
  * fences, and the whitespace between a marker and the beginning or end of a text. What counts as a call:
- * - "<tool_call><function=NAME>" with parameters, or "<function=NAME>" alone at the start of a line when NAME is a tool; also
- *   a JSON object with name and arguments inside "<tool_call>";
+ * - "<tool_call><function=NAME>" with parameters or none; "<function=NAME>" alone at the start of a line, when NAME is a tool or
+ *   no tools are given; a JSON object with name and arguments inside "<tool_call>";
  * - not inside a code fence, and not inside thinking that is closed later: there it is text. Inside thinking that never
  *   closes it is a call. So a call in thinking is held back until the end is known.
  * A value ends at "</parameter>" on a line of its own when the next parameter or the end of the function follows; otherwise
@@ -14,6 +14,8 @@
  *
  * Arguments are lossless: each value is typed by the tool's schema (integer, number, boolean, object, array, null), and what
  * does not convert, or has no type, is a string of just the characters between the tags. Numbers keep their text.
+ *
+ * Special tokens ("<|im_end|>", ...) are not expected: the detokenizer leaves them out; spelled out by the model they are text.
  *
  * Threads: one at a time. Lifetime: the tools outlive the parser; event texts are views, valid during the callback. Invalid
  * UTF-8 becomes U+FFFD; every event's text is valid UTF-8 by itself.

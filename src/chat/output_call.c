@@ -190,6 +190,14 @@ static void set_doubt(struct output_parser *p, size_t end, bool weak)
     v->weak = weak;
 }
 
+/* Whether the parameter that seemed to open inside the value opens behind it: then it was text there. */
+static bool opens_again(const struct output_parser *p, size_t behind)
+{
+    if (p->value.parameter == NOWHERE) return false;
+    struct tag_found text = tag_at(output_view(p), p->value.parameter), next = tag_after(output_view(p), behind);
+    return text.n_name == next.n_name && memcmp(text.name, next.name, next.n_name) == 0;
+}
+
 /* A closing tag; *end gets the offset of the tag that ends the value. */
 static enum look look_at_close(struct output_parser *p, const struct tag_found *f, size_t *end)
 {
@@ -208,7 +216,9 @@ static enum look look_at_close(struct output_parser *p, const struct tag_found *
         if (doubted && (v->depth > 0 || (weak && !v->weak))) *end = v->doubt;
         return LOOK_END;
     case V_NEXT:
-        return v->depth == 0 ? LOOK_END : look_on(p, behind);
+        if (v->depth > 0) return look_on(p, behind);
+        if (opens_again(p, behind)) *end = f->at;
+        return LOOK_END;
     case V_CALL:
     case V_DOUBT:
         break;
