@@ -48,7 +48,7 @@ for f in examples/*.c; do
     ${CC:-gcc} -std=c17 -Wall -Wextra -Werror $san "$f" $(pkg-config --cflags --libs lily) -o "$tmp/example" >"$tmp/log" 2>&1
     verdict "$f builds against the installed library" $?
     if [ -d models/demo ]; then
-        [ -n "$("$tmp/example" models/demo 2>"$tmp/log" </dev/null)" ]
+        [ -n "$("$tmp/example" models/demo "Tell me a story." 2>"$tmp/log" </dev/null)" ]
         verdict "$f answers with the demo model" $?
     fi
 done

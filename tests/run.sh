@@ -3,7 +3,7 @@
 # output is shown only when it fails; lines that begin with "SKIP " or "FAIL " are repeated at the end. With -s, each
 # group (the folder below tests/) must have run at least as many tests as tests/min_counts says.
 # usage: run.sh [-s SUITE] [-e EMULATOR] [-j JOBS] [-t SECONDS] PROGRAM...      (-1 is internal: one program)
-suite='' emulator='' jobs=2 limit=${TEST_SECONDS:-300} one=''
+suite='' emulator='' jobs=2 limit=${TEST_SECONDS:-600} one=''
 while getopts s:e:j:t:1 o; do
     case $o in
     s) suite=$OPTARG ;;
@@ -23,6 +23,7 @@ run_one() {
     case $1 in
     *.py) command -v python3 >/dev/null || set -- tests/have.sh "$name" python3 ;;
     esac
+    [ -x "$1" ] || [ "${1%.sh}" = "$1" ] || set -- sh "$1"
     timeout -k 10 "$limit" $emulator "$@" >"$key.log" 2>&1 </dev/null
     rc=$?
     [ "$1" != tests/have.sh ] || rc=0

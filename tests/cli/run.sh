@@ -137,7 +137,7 @@ else
     skip 'shapes, bias, terminal, Ctrl-C' 'no python3' 33
 fi
 if [ -w /dev/full ]; then
-    "$LILY" run -m $TINY --ctx 2048 hi -n 50 --no-think >/dev/full 2>"$tmp/err"
+    "$LILY" run -m $TINY --ctx 2048 hi -n 50 --no-think --temp 0 >/dev/full 2>"$tmp/err"
     rc=$? out='' err=$(cat "$tmp/err")
     expect 'a full disk' is "$rc" 1
     expect 'a full disk is named' has "$err" 'cannot write to stdout'
