@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -54,13 +55,18 @@ void progress_begin(struct progress *p, const char *label, double total, const c
     p->terminal = isatty(STDERR_FILENO) && !atomic_load(&is_quiet);
 }
 
-static void print_amount(double v, const char *unit)
+static void add_amount(struct buf *line, double v, const char *unit)
 {
-    if (strcmp(unit, "B") == 0) {
-        fprintf(stderr, v >= 1e9 ? "%.1f GB" : "%.0f MB", v >= 1e9 ? v / 1e9 : v / 1e6);
-        return;
-    }
-    fprintf(stderr, "%.0f %s", v, unit);
+    if (strcmp(unit, "B") == 0) buf_printf(line, v >= 1e9 ? "%.1f GB" : "%.0f MB", v >= 1e9 ? v / 1e9 : v / 1e6);
+    else buf_printf(line, "%.0f %s", v, unit);
+}
+
+/* Columns that a line may take without wrapping, which would leave its first part behind. */
+static size_t line_room(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 79;
+    return size.ws_col - 1u;
 }
 
 void progress_at(struct progress *p, double done)
@@ -69,15 +75,19 @@ void progress_at(struct progress *p, double done)
     if (!p->terminal || now - p->started_ms < first_draw_ms || now - p->drawn_ms < redraw_ms) return;
     double share = done / p->total > 1 ? 1 : done / p->total, seconds = (now - p->started_ms) / 1e3;
     int full = (int)(share * BAR_WIDTH);
-    fprintf(stderr, "\r%s [", p->label);
-    for (int i = 0; i < BAR_WIDTH; i++) fputs(i < full ? "=" : " ", stderr);
-    fprintf(stderr, "] %3.0f%% ", share * 100);
-    print_amount(done, p->unit);
-    fputs(" of ", stderr);
-    print_amount(p->total, p->unit);
-    fputs(", ", stderr);
-    print_amount(done / seconds, p->unit);
-    fprintf(stderr, "/s, %.0f s left\033[K", share > 0 ? seconds / share - seconds : 0);
+    struct buf line = {0};
+    buf_printf(&line, "%s [", p->label);
+    for (int i = 0; i < BAR_WIDTH; i++) buf_addc(&line, i < full ? '=' : ' ');
+    buf_printf(&line, "] %3.0f%% ", share * 100);
+    add_amount(&line, done, p->unit);
+    buf_addz(&line, " of ");
+    add_amount(&line, p->total, p->unit);
+    buf_addz(&line, ", ");
+    add_amount(&line, done / seconds, p->unit);
+    buf_printf(&line, "/s, %.0f s left", share > 0 ? seconds / share - seconds : 0);
+    size_t room = line_room();
+    fprintf(stderr, "\r%.*s\033[K", (int)(line.len < room ? line.len : room), buf_str(&line));
+    buf_free(&line);
     p->drawn_ms = now;
     p->drawn = true;
     atomic_store(&bar_drawn, true);
