@@ -87,6 +87,7 @@ lily_status chat_answer(struct chat *c, struct lily_err *err)
     if (c->last.ids.n) talk_add(&c->talk, answer_message(&c->last));
     if (c->terminal && answer.finish == FINISH_CANCELLED) fputs("(stopped)\n", stderr);
     if (c->terminal && answer.finish == FINISH_LENGTH) fputs("(the answer reached its limit of tokens)\n", stderr);
+    if (c->terminal) fputs("\n", stderr); /* a blank line before the next prompt */
     return LILY_OK;
 }
 
@@ -180,6 +181,7 @@ static lily_status run_chat(void *args, int n, char **words, struct lily_err *er
         input_close(in);
         buf_free(&history);
     }
+    screen_free(&c.screen);
     if (c.have_last) answer_free(&c.last);
     session_free(c.session);
     talk_free(&c.talk);

@@ -169,7 +169,7 @@ static const struct slash *slashes(int *n)
         {"system", "TEXT", "set the system prompt; without TEXT there is none", set_system},
         {"retry", "", "answer the last message again", retry},
         {"undo", "", "take back the last message and its answer", undo},
-        {"branch", "[NAME|N]", "copy the conversation and go on in the copy; go to branch N or NAME; list them", branch},
+        {"branch", "[NAME|N]", "go on in a copy; go to branch NAME or N; list them", branch},
         {"save", "FILE", "write the conversation as JSON", save},
         {"load", "FILE", "go on with a saved conversation", load},
         {"stats", "", "tokens cached, computed, written; speeds", stats},

@@ -2,7 +2,6 @@
 #include "input.h"
 
 #include <fcntl.h>
-#include <locale.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +121,6 @@ static int read_character(EditLine *edit, wchar_t *out)
 static void open_editor(struct input *in)
 {
     HistEvent ev;
-    if (!setlocale(LC_CTYPE, "") || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
     in->edit = el_init("lily", stdin, stdout, stderr);
     if (!in->edit) return;
     in->marks = env_color();

@@ -1,5 +1,6 @@
 /* The lily program: dispatch to one file per command, errors, exit codes. */
 #include <errno.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +142,7 @@ int main(int argc, char **argv)
 {
     struct lily_err err = {0};
     bool json = false;
+    if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, ""); /* typed characters and their widths */
     signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe fails instead, so that what must be tidied up is */
     if (argc < 2) {
         struct buf text = {0};

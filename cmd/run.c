@@ -169,6 +169,7 @@ static lily_status answer_prompt(const struct run_args *a, struct bundle *b, con
         if (answer.finish == FINISH_CANCELLED && screen_alive()) st = LILY_ERR_CANCELLED;
         answer_free(&answer);
     }
+    screen_free(&screen);
     session_free(session);
     return st;
 }

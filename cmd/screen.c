@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -16,21 +17,40 @@ void screen_init(struct screen *s)
     s->terminal = isatty(STDOUT_FILENO);
     s->styles = s->terminal && env_color();
     s->at_line_start = true;
+    wrap_init(&s->wrap);
+}
+
+void screen_free(struct screen *s)
+{
+    wrap_free(&s->wrap);
+}
+
+static int terminal_columns(void)
+{
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 static void put(struct screen *s, const char *text, size_t n)
 {
-    struct buf safe = {0};
+    struct buf safe = {0}, wrapped = {0};
     if (n == 0) return;
+    s->at_line_start = text[n - 1] == '\n';
     if (s->terminal) {
         safe_text(&safe, text, n, true);
         text = buf_str(&safe);
         n = safe.len;
     }
+    if (s->styles) {
+        wrap_width(&s->wrap, terminal_columns());
+        wrap_text(&s->wrap, text, n, &wrapped);
+        text = buf_str(&wrapped);
+        n = wrapped.len;
+    }
     fwrite(text, 1, n, stdout);
-    s->at_line_start = text[n - 1] == '\n';
     flush_output();
     buf_free(&safe);
+    buf_free(&wrapped);
 }
 
 /* Line feeds at the end of the thinking are not shown before it is known that thinking goes on. */
@@ -56,7 +76,7 @@ static void enter(struct screen *s, enum screen_part part)
     if (s->part == PART_THINKING) {
         s->newlines = 0;
         if (s->styles) fputs("\033[0m", stdout);
-        if (!s->at_line_start) fputs("\n", stdout);
+        if (!s->at_line_start) put(s, "\n", 1);
         fputs(s->styles ? "\n" : "[answer]\n", stdout);
         s->at_line_start = true;
     }
@@ -75,7 +95,6 @@ void screen_answer(struct screen *s, const char *text, size_t n)
 {
     if (n == 0) return;
     enter(s, PART_ANSWER);
-    s->answered = true;
     put(s, text, n);
 }
 
@@ -93,10 +112,10 @@ void screen_end(struct screen *s)
 {
     if (s->part == PART_THINKING && s->styles) fputs("\033[0m", stdout);
     s->newlines = 0;
-    if (!s->at_line_start) fputs("\n", stdout);
+    if (!s->at_line_start) put(s, "\n", 1);
     flush_output();
     s->part = PART_NONE;
-    s->at_line_start = true;
+    s->wrap.code = false;
 }
 
 bool screen_alive(void)

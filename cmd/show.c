@@ -3,7 +3,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
+#include "base/env.h"
 #include "base/log.h"
 #include "interrupt.h"
 
@@ -88,10 +90,11 @@ struct json *show_timings(const struct answer *a, double load_ms)
 
 void show_report(const struct answer *a)
 {
-    fprintf(stderr, "%d tokens read", a->prompt_tokens);
+    bool dim = isatty(STDERR_FILENO) && env_color();
+    fprintf(stderr, "%s%d tokens read", dim ? "\033[2m" : "", a->prompt_tokens);
     if (a->read.reused) fprintf(stderr, " (%d cached)", a->read.reused);
     if (a->read.computed) fprintf(stderr, ", %.1f/s", answer_prefill_speed(a));
     fprintf(stderr, "; %zu written", a->ids.n);
     if (a->steps) fprintf(stderr, ", %.1f/s", answer_decode_speed(a));
-    fputc('\n', stderr);
+    fputs(dim ? "\033[0m\n" : "\n", stderr);
 }
