@@ -167,6 +167,7 @@ lily_status talk_save(struct talk *t, const char *path, struct lily_err *err)
 lily_status talk_load(struct talk *t, const char *path, struct lily_err *err)
 {
     struct body body;
+    if (strcmp(path, "-") == 0) LILY_FAIL(err, LILY_ERR_USAGE, "a conversation cannot come from stdin, where the messages come from");
     LILY_TRY(body_read(path, &body, err));
     lily_status st = body_text_only(&body, err);
     if (st == LILY_OK) {

@@ -91,6 +91,8 @@ expect '/save without a file' has "$err" '/save needs a file name'
 chat '/load /nowhere/x.json\n'
 expect '/load of no file' has "$err" '/nowhere/x.json'
 expect '/load of no file: status' is "$rc" 1
+chat '/load -\n'
+expect '/load of stdin' has "$err" 'stdin'
 chat '/branch 7\n'
 expect '/branch to nowhere' has "$err" 'no branch 7'
 chat '/quit now\n'
@@ -100,6 +102,13 @@ expect 'a message past the context' has "$err" 'context'
 expect 'it is taken back' is "$out" "$first"
 
 if [ -n "$have_python" ]; then
+    # What a chat answers from saved state is what a fresh process answers to the same conversation.
+    chat "$long\nand then, what did she see?\n/save $tmp/warm.json\n"
+    python3 -c 'import json,sys
+v = json.load(open(sys.argv[1])); v["warm"] = v["messages"].pop()["content"]
+json.dump(v, open(sys.argv[2], "w"))' "$tmp/warm.json" "$tmp/cold.json"
+    run run -m $TINY --ctx 4096 --no-think --temp 0 -n 6 --messages "$tmp/cold.json" --json
+    expect 'cached equals cold' json "v['text'] == json.load(open('$tmp/cold.json'))['warm'] and v['usage']['prompt_tokens_details']['cached_tokens'] == 0"
     expect '/save: a body' python3 -c 'import json,sys
 v = json.load(open(sys.argv[1])); m = v["messages"]
 assert [x["role"] for x in m] == ["user", "assistant"] and m[0]["content"] == "hello"' "$tmp/saved.json"
