@@ -52,6 +52,23 @@ static void matmul_f32(const struct block_job *j)
     spoil_matmul(j);
 }
 
+static void matmul_q4_digits(const struct digit_job *j)
+{
+    int last = 0;
+    for (int i = 0; i < j->n; i++) {
+        int row = j->rows ? j->rows[i] : i;
+        if (row > last) last = row;
+    }
+    inner.matmul_q4_digits(j);
+    spoil(j->y + (long)(j->n - 1) * j->ldy, BLOCK_ROWS, j->act->scales + (long)(last + 1) * (j->act->ld / QUANT_GROUP), j->n > 1);
+}
+
+static void split_digits(const struct digit_row *out, const float *x, int n_groups)
+{
+    inner.split_digits(out, x, n_groups);
+    spoil(out->scales, n_groups, x + 64L * n_groups, n_groups > 1);
+}
+
 static void gdn(const struct gdn_job *j)
 {
     inner.gdn(j);
@@ -115,7 +132,7 @@ static void group_sums(float *sums, const float *x, int n_groups)
 bool fault_applies(const char *func, enum fault fault)
 {
     if (fault != FAULT_BITS) return true;
-    return strncmp(func, "matmul", 6) == 0 || strcmp(func, "gdn") == 0 || strcmp(func, "attention") == 0;
+    return strncmp(func, "matmul", 6) == 0 || strcmp(func, "split_digits") == 0 || strcmp(func, "gdn") == 0 || strcmp(func, "attention") == 0;
 }
 
 void fault_kernels(struct cpu_kernels *k, enum fault fault)
@@ -126,6 +143,8 @@ void fault_kernels(struct cpu_kernels *k, enum fault fault)
                               .matmul_q4 = matmul_q4,
                               .matmul_q8 = matmul_q8,
                               .matmul_f32 = matmul_f32,
+                              .matmul_q4_digits = matmul_q4_digits,
+                              .split_digits = split_digits,
                               .gdn = gdn,
                               .attention = attention,
                               .conv_silu = conv_silu,

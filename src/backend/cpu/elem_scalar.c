@@ -53,6 +53,7 @@ void cpu_kernels_scalar(struct cpu_kernels *k)
     k->tier = CPU_SCALAR;
     cpu_kernels_scalar_matmul(k);
     cpu_kernels_scalar_mix(k);
+    cpu_kernels_scalar_digits(k);
     k->rms_norm = rms_norm;
     k->l2_norm = l2_norm;
     k->gated_norm = gated_norm;

@@ -48,6 +48,44 @@ struct block_job {
     int ldy;
 };
 
+/*
+ * Activation rows as integers, for Q4 matrices: in each group of 64 values x is close to scale * v, where v is `count` signed
+ * digits of base 256. One digit is off by at most 1/254 of the group's largest value, two by 1/65000, three by 2^-23, which
+ * is what fp32 itself rounds away. Products with 4-bit codes are then sums of whole numbers: exact, in any order, the same
+ * bits on every tier.
+ */
+struct digits {
+    int8_t *d;     /* (n, ld/64, count, 64), the most significant digit first */
+    float *scales; /* (n, ld/64) */
+    float *sums;   /* (n, ld/64): of scale * v */
+    int ld, count; /* ld: multiple of 128; count: 1 … DIGITS_MAX */
+};
+enum { DIGITS_MAX = 3 };
+
+/* The groups of one row from a certain one on; pointers as in struct digits. */
+struct digit_row {
+    int8_t *d;
+    float *scales, *sums;
+    int count;
+};
+
+static inline struct digit_row digit_row(const struct digits *a, long row, int group)
+{
+    long at = row * (a->ld / QUANT_GROUP) + group;
+    return (struct digit_row){a->d + at * a->count * QUANT_GROUP, a->scales + at, a->sums + at, a->count};
+}
+
+/* As block_job. */
+struct digit_job {
+    const uint8_t *block;
+    int col_tiles;
+    const struct digits *act;
+    const int32_t *rows;
+    int n;
+    float *y;
+    int ldy;
+};
+
 /* The gated delta rule of one value head over n tokens, for the value columns v_lo … v_hi-1 (multiples of 16). */
 struct gdn_job {
     float *state; /* (128 k, 128 v) fp32, updated */
@@ -90,6 +128,9 @@ struct cpu_kernels {
     void (*matmul_q4)(const struct block_job *job);
     void (*matmul_q8)(const struct block_job *job);
     void (*matmul_f32)(const struct block_job *job);
+    void (*matmul_q4_digits)(const struct digit_job *job);
+    /* Splits n_groups groups of x. A group below 2^-100 becomes 0; one with NaN or infinity gets a NaN scale. */
+    void (*split_digits)(const struct digit_row *out, const float *x, int n_groups);
     void (*gdn)(const struct gdn_job *job);
     void (*attention)(const struct attn_job *job);
     void (*conv_silu)(const struct conv_job *job);

@@ -63,17 +63,18 @@ ALWAYS_INLINE void group_dots(__m256 dot[8], const struct group *g, const struct
     __m256 acc[4][4];
     UNROLL4(i, halves * count, UNROLL4(b, 4, acc[i][b] = _mm256_setzero_ps();))
     for (int q = 0; q < QUADS; q += 2)
-        UNROLL2(odd, 2, UNROLL2(h, halves, {
+        UNROLL2(odd, 2, {
             const int at = 4 * (q + odd);
-            __m256i words = f == F32 ? _mm256_setzero_si256() : quad_words(g->tile, q, odd, first + h, f);
-            UNROLL4(b, 4, {
-                __m256 w = quad_weights(g->tile + at * LINE, words, b, first + h, f);
+            __m256i words[2];
+            UNROLL2(h, halves, words[h] = f == F32 ? _mm256_setzero_si256() : quad_words(g->tile, q, odd, first + h, f);)
+            UNROLL4(b, 4, UNROLL2(h, halves, {
+                __m256 w = quad_weights(g->tile + at * LINE, words[h], b, first + h, f);
                 UNROLL4(i, count, {
                     __m256 x = _mm256_broadcast_ss(r->x[i] + g->t * QUANT_GROUP + at + b);
                     acc[h * count + i][b] = _mm256_fmadd_ps(w, x, acc[h * count + i][b]);
                 })
-            })
-        }))
+            }))
+        })
     UNROLL4(i, halves * count, {
         dot[i] = acc[i][0];
         UNROLL4(b, 4, if (b > 0) dot[i] = _mm256_fmadd_ps(acc[i][b], _mm256_set1_ps(fold_factor(b, f)), dot[i]);)
@@ -120,7 +121,8 @@ ALWAYS_INLINE const float *unpack(float *buffer, const uint8_t *tile, enum form 
 /* y (count, 16) += one group of `count` rows with an unpacked tile. */
 ALWAYS_INLINE void panel(float *y, const struct group *g, const struct rows *r, int count, enum form f)
 {
-    float dot[8][BLOCK_ROWS] __attribute__((aligned(32))) = {{0}};
+    float dot[8][BLOCK_ROWS] __attribute__((aligned(32)));
+    UNROLL8(i, count, UNROLL2(h, 2, _mm256_store_ps(dot[i] + 8 * h, _mm256_setzero_ps());))
     for (int b = 0; b < 4; b++) {
         __m256 acc[8][2], factor = _mm256_set1_ps(fold_factor(b, f));
         UNROLL8(i, count, acc[i][0] = acc[i][1] = _mm256_setzero_ps();)
@@ -156,6 +158,22 @@ ALWAYS_INLINE void any_panel(float *y, const struct group *g, const struct rows 
     }
 }
 
+/* Calls, lest a compiler keep the unpacked tile's values across panels in memory of its own. */
+static NOINLINE void panel_q4(float *y, const struct group *g, const struct rows *r, int count)
+{
+    any_panel(y, g, r, count, Q4);
+}
+
+static NOINLINE void panel_q8(float *y, const struct group *g, const struct rows *r, int count)
+{
+    any_panel(y, g, r, count, Q8);
+}
+
+static NOINLINE void panel_f32(float *y, const struct group *g, const struct rows *r, int count)
+{
+    any_panel(y, g, r, count, F32);
+}
+
 /* 4 to PANEL*PANELS rows: every tile is unpacked once, the sums stay in the first-level cache. */
 ALWAYS_INLINE void many_rows(const struct block_job *j, int from, int count, enum form f)
 {
@@ -169,7 +187,15 @@ ALWAYS_INLINE void many_rows(const struct block_job *j, int from, int count, enu
     struct group g = {.tile = j->block};
     for (; g.t < j->col_tiles; g.t++, g.tile += tile_bytes(f)) {
         g.w = unpack(buffer, g.tile, f);
-        for (int p = 0; p < n_panels; p++) any_panel(y[start[p]], &g, &rows[p], start[p + 1] - start[p], f);
+        for (int p = 0; p < n_panels; p++) {
+            int size = start[p + 1] - start[p];
+            if (f == Q4)
+                panel_q4(y[start[p]], &g, &rows[p], size);
+            else if (f == Q8)
+                panel_q8(y[start[p]], &g, &rows[p], size);
+            else
+                panel_f32(y[start[p]], &g, &rows[p], size);
+        }
     }
     for (int i = 0; i < count; i++) memcpy(j->y + (long)(from + i) * j->ldy, y[i], sizeof y[i]);
 }
@@ -181,7 +207,6 @@ ALWAYS_INLINE void matmul(const struct block_job *j, enum form f)
         switch (count) {
         case 1: few_rows(j, from, 1, f); break;
         case 2: few_rows(j, from, 2, f); break;
-        case 3: few_rows(j, from, 3, f); break;
         default: many_rows(j, from, count, f); break;
         }
     }

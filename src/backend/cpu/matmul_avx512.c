@@ -124,6 +124,22 @@ ALWAYS_INLINE void any_panel(float *y, const struct group *g, const struct rows 
     }
 }
 
+/* Calls, lest a compiler keep the unpacked tile's values across panels in memory of its own. */
+static NOINLINE void panel_q4(float *y, const struct group *g, const struct rows *r, int count)
+{
+    any_panel(y, g, r, count, Q4);
+}
+
+static NOINLINE void panel_q8(float *y, const struct group *g, const struct rows *r, int count)
+{
+    any_panel(y, g, r, count, Q8);
+}
+
+static NOINLINE void panel_f32(float *y, const struct group *g, const struct rows *r, int count)
+{
+    any_panel(y, g, r, count, F32);
+}
+
 /* 5 to PANEL*PANELS rows: every tile is unpacked once, the sums stay in the first-level cache. */
 ALWAYS_INLINE void many_rows(const struct block_job *j, int from, int count, enum form f)
 {
@@ -137,7 +153,15 @@ ALWAYS_INLINE void many_rows(const struct block_job *j, int from, int count, enu
     struct group g = {.tile = j->block};
     for (; g.t < j->col_tiles; g.t++, g.tile += tile_bytes(f)) {
         g.w = unpack(buffer, g.tile, f);
-        for (int p = 0; p < n_panels; p++) any_panel(y[start[p]], &g, &rows[p], start[p + 1] - start[p], f);
+        for (int p = 0; p < n_panels; p++) {
+            int size = start[p + 1] - start[p];
+            if (f == Q4)
+                panel_q4(y[start[p]], &g, &rows[p], size);
+            else if (f == Q8)
+                panel_q8(y[start[p]], &g, &rows[p], size);
+            else
+                panel_f32(y[start[p]], &g, &rows[p], size);
+        }
     }
     for (int i = 0; i < count; i++) memcpy(j->y + (long)(from + i) * j->ldy, y[i], sizeof y[i]);
 }

@@ -6,5 +6,6 @@
 
 void cpu_kernels_scalar_matmul(struct cpu_kernels *k);
 void cpu_kernels_scalar_mix(struct cpu_kernels *k);
+void cpu_kernels_scalar_digits(struct cpu_kernels *k);
 
 #endif

@@ -7,4 +7,5 @@ void cpu_kernels_avx2(struct cpu_kernels *k)
     cpu_kernels_avx2_matmul(k);
     cpu_kernels_avx2_mix(k);
     cpu_kernels_avx2_elem(k);
+    cpu_kernels_avx2_digits(k);
 }

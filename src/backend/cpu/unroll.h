@@ -7,6 +7,7 @@
 #define LILY_BACKEND_CPU_UNROLL_H
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 
 #define UNROLL_STEP(i, value, n, ...)                                                                                  \
     {                                                                                                                  \

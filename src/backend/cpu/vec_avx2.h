@@ -9,6 +9,7 @@
 void cpu_kernels_avx2_matmul(struct cpu_kernels *k);
 void cpu_kernels_avx2_mix(struct cpu_kernels *k);
 void cpu_kernels_avx2_elem(struct cpu_kernels *k);
+void cpu_kernels_avx2_digits(struct cpu_kernels *k);
 
 #ifdef __AVX2__
 #include <immintrin.h>

@@ -1,0 +1,202 @@
+/* Checks of the digit kernels: splitting, products, and that every tier gives the bits of the scalar one. */
+#include <math.h>
+#include <string.h>
+
+#include "base/num.h"
+#include "check.h"
+
+struct split_call {
+    void (*kernel)(const struct digit_row *, const float *, int);
+    struct digit_row out;
+    const float *x;
+    int groups;
+};
+
+static void call_split(void *arg)
+{
+    const struct split_call *c = arg;
+    c->kernel(&c->out, c->x, c->groups);
+}
+
+static struct digit_row make_row(int groups, int count)
+{
+    return (struct digit_row){guarded((size_t)groups * (size_t)count * 64), guarded_floats(groups), guarded_floats(groups), count};
+}
+
+static int32_t value_of(const struct digit_row *row, int g, int k)
+{
+    int32_t v = 0;
+    for (int i = 0; i < row->count; i++) v = v * 256 + row->d[((long)g * row->count + i) * 64 + k];
+    return v;
+}
+
+/* Half a step of the group's scale, the rounding of x*factor and of the two factors. */
+static void check_group(const struct digit_row *row, const float *x, int g)
+{
+    static const double tops[DIGITS_MAX + 1] = {0, 127, 32639, 8355328};
+    double top = 0, sum = 0, scale = row->scales[g];
+    for (int k = 0; k < 64; k++) top = fmax(top, fabs((double)x[k]));
+    if (top < 0x1p-100) top = 0;
+    for (int k = 0; k < 64; k++) {
+        int32_t v = value_of(row, g, k);
+        double want = top > 0 ? x[k] : 0;
+        sum += v;
+        expect_close("scale*value", k, (float)(scale * v), want, top * (0.5 / tops[row->count] + 4 * UNIT_ROUNDOFF) + TINIEST);
+    }
+    expect_close("sum", g, row->sums[g], sum * scale, 2 * UNIT_ROUNDOFF * fabs(sum * scale) + TINIEST);
+}
+
+static void check_split(const struct cpu_kernels *k, struct random *r)
+{
+    struct cpu_kernels scalar;
+    cpu_kernels_init(&scalar, CPU_SCALAR);
+    for (int count = 1; count <= DIGITS_MAX; count++)
+        for (int kind = 0; kind < INPUTS; kind++)
+            for (int groups = 1; groups <= 9; groups += 2) {
+                case_begin("split_digits", "%d digits, %d groups, %s input", count, groups, input_names[kind]);
+                float *x = guarded_floats(64L * groups);
+                fill(r, x, 64L * groups, (enum input)kind);
+                int bad = kind == IN_PLAIN && groups > 1 ? random_int(r, 0, groups - 1) : -1;
+                if (bad >= 0) x[bad * 64 + random_int(r, 0, 63)] = random_u64(r) & 1 ? NAN : -INFINITY;
+                struct split_call c = {k->split_digits, make_row(groups, count), x, groups}, other = c;
+                other.kernel = scalar.split_digits;
+                other.out = make_row(groups, count);
+                guarded_call(call_split, &c);
+                guarded_call(call_split, &other);
+                for (int g = 0; g < groups && !case_failed(); g++) {
+                    if (g != bad) check_group(&c.out, x + 64 * g, g);
+                    if (g == bad && !(isnan(c.out.scales[g]) && isnan(c.out.sums[g]))) case_fail("group %d has no NaN scale and sum", g);
+                }
+                expect_same_bits("scales", c.out.scales, other.out.scales, groups);
+                expect_same_bits("sums", c.out.sums, other.out.sums, groups);
+                if (memcmp(c.out.d, other.out.d, (size_t)groups * (size_t)count * 64) != 0) case_fail("digits differ from the scalar tier's");
+                case_end();
+            }
+}
+
+struct digit_case {
+    struct digit_job job;
+    struct digits act;
+    void (*kernel)(const struct digit_job *);
+    int act_rows;
+};
+
+static void call_matmul(void *arg)
+{
+    const struct digit_case *c = arg;
+    c->kernel(&c->job);
+}
+
+static void make_digits(struct digit_case *c, struct random *r, enum input kind)
+{
+    struct cpu_kernels scalar;
+    cpu_kernels_init(&scalar, CPU_SCALAR);
+    int tiles = c->job.col_tiles;
+    long groups = (long)c->act_rows * tiles;
+    uint8_t *block = guarded((size_t)tiles * Q4_TILE_BYTES);
+    for (int i = 0; i < tiles * Q4_TILE_BYTES; i++) block[i] = (uint8_t)random_u64(r);
+    for (int i = 0; i < tiles * 32; i++) {
+        uint16_t s = bf16_from_f32(random_float(r) * 0.1f);
+        memcpy(block + (long)(i / 32) * Q4_TILE_BYTES + 512 + i % 32 * 2, &s, 2);
+    }
+    c->act = (struct digits){guarded((size_t)groups * (size_t)c->act.count * 64), guarded_floats(groups), guarded_floats(groups),
+                             tiles * 64, c->act.count};
+    float x[64];
+    for (long g = 0; g < groups; g++) {
+        struct digit_row row = digit_row(&c->act, g / tiles, (int)(g % tiles));
+        fill(r, x, 64, kind);
+        scalar.split_digits(&row, x, 1);
+    }
+    c->job.block = block;
+    c->job.act = &c->act;
+}
+
+/* Whole numbers are exact; each group then costs one conversion, one product and two multiply-adds. */
+static void check_value(const struct digit_case *c, int i, int row)
+{
+    long at = c->job.rows ? c->job.rows[i] : i;
+    double y = 0, magnitude = 0;
+    for (int t = 0; t < c->job.col_tiles; t++) {
+        const uint8_t *tile = c->job.block + (long)t * Q4_TILE_BYTES;
+        struct digit_row act = digit_row(&c->act, at, t);
+        double dot = 0, high = 0, scale = bf16_to_f32(load_u16(tile + 512 + 2 * row)), bias = bf16_to_f32(load_u16(tile + 544 + 2 * row));
+        for (int k = 0; k < 64; k++) {
+            const uint8_t *word = tile + k / 8 * 64 + 4 * row;
+            int code = k % 8 < 4 ? word[k % 8] & 15 : word[k % 8 - 4] >> 4;
+            dot += (double)code * value_of(&act, 0, k);
+            high += (double)code * 256 * act.d[(act.count > 2 ? 1 : 0) * 64 + k]; /* the part that is converted on its own */
+        }
+        y += scale * dot * act.scales[0] + bias * act.sums[0];
+        magnitude += fabs(scale) * (fabs(dot) + fabs(high) + 65536) * act.scales[0] + fabs(bias * act.sums[0]);
+    }
+    expect_close("y", (long)i * 16 + row, c->job.y[(long)i * c->job.ldy + row], y,
+                 (4 + 2.0 * c->job.col_tiles) * UNIT_ROUNDOFF * magnitude + 4 * c->job.col_tiles * TINIEST);
+}
+
+/* The scalar tier, and each row alone, must give the same bits. */
+static void check_same(const struct digit_case *c)
+{
+    struct digit_case other = *c;
+    struct cpu_kernels scalar;
+    cpu_kernels_init(&scalar, CPU_SCALAR);
+    other.kernel = scalar.matmul_q4_digits;
+    other.job.y = guarded_floats((long)c->job.n * 16);
+    other.job.ldy = 16;
+    guarded_call(call_matmul, &other);
+    for (int i = 0; i < c->job.n; i++) expect_same_bits("y and the scalar tier's y", c->job.y + (long)i * c->job.ldy, other.job.y + 16 * i, 16);
+    other.kernel = c->kernel;
+    other.job.n = 1;
+    for (int i = 0; i < c->job.n && !case_failed(); i++) {
+        int32_t row = c->job.rows ? c->job.rows[i] : i;
+        other.job.rows = &row;
+        guarded_call(call_matmul, &other);
+        expect_same_bits("y", c->job.y + (long)i * c->job.ldy, other.job.y, 16);
+    }
+}
+
+static void check_products(struct digit_case *c, struct random *r, enum input kind)
+{
+    c->job.ldy = 16 + 16 * random_int(r, 0, 1);
+    c->job.rows = NULL;
+    if (c->act_rows != c->job.n) {
+        int32_t *rows = guarded((size_t)c->job.n * sizeof *rows);
+        for (int i = 0; i < c->job.n; i++) rows[i] = random_int(r, 0, c->act_rows - 1);
+        c->job.rows = rows;
+    }
+    c->job.y = guarded_floats((long)(c->job.n - 1) * c->job.ldy + 16);
+    make_digits(c, r, kind);
+    guarded_call(call_matmul, c);
+    for (int i = 0; i < c->job.n && !case_failed(); i++)
+        for (int row = 0; row < BLOCK_ROWS; row++) check_value(c, i, row);
+    for (int i = 0; i + 1 < c->job.n; i++)
+        if (!canary_intact(c->job.y + (long)i * c->job.ldy + 16, (size_t)(c->job.ldy - 16) * 4))
+            case_fail("wrote between the rows of y, behind row %d", i);
+    if (!case_failed()) check_same(c);
+}
+
+static void check_matmul(const struct cpu_kernels *k, struct random *r)
+{
+    static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 130};
+    struct digit_case c = {.kernel = k->matmul_q4_digits};
+    for (int count = 1; count <= DIGITS_MAX; count++) {
+        c.act.count = count;
+        for (unsigned s = 0; s < sizeof rows / sizeof *rows; s++)
+            for (int tiles = 2; tiles <= 32; tiles *= 4) {
+                c.job.n = rows[s];
+                if (c.job.n * tiles > 600) continue;
+                c.job.col_tiles = tiles;
+                c.act_rows = random_u64(r) & 1 ? c.job.n : random_int(r, 1, c.job.n + 3);
+                case_begin("matmul_q4_digits", "%d digits, n %d, %d tiles%s", count, c.job.n, tiles, c.act_rows != c.job.n ? ", row list" : "");
+                check_products(&c, r, IN_PLAIN);
+                case_end();
+            }
+        for (int kind = 1; kind < INPUTS; kind++) {
+            c.job.n = c.act_rows = 5, c.job.col_tiles = 6;
+            case_begin("matmul_q4_digits", "%d digits, n 5, %s input", count, input_names[kind]);
+            check_products(&c, r, (enum input)kind);
+            case_end();
+        }
+    }
+}
+
+const struct suite digit_suites[] = {{"split_digits", check_split}, {"matmul_q4_digits", check_matmul}, {NULL, NULL}};
