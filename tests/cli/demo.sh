@@ -46,7 +46,8 @@ if [ -n "$have_python" ]; then
     rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
     expect 'a terminal: the same words, no line too wide' python3 -c '
 import re, sys
-shown = re.split("\x1b\\[2m\\d+ tokens read", open(sys.argv[1], newline="").read())[0].replace("\r\n", "\n")
+shown = re.split("\x1b\\[2m\\d+ tokens read", open(sys.argv[1], newline="").read())[0]
+shown = shown.rsplit("\r\x1b[K", 1)[-1].replace("\r\n", "\n")  # without progress bars
 lines, line = [], ""
 for part in re.split("(\x1b\\[\\d+D\x1b\\[K|\n)", shown):
     back = re.match("\x1b\\[(\\d+)D", part)
