@@ -5,13 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-
-struct saved_border {
-    struct border *border; /* owned */
-    int length;            /* the border is the state after ids[0 … length-1] */
-    int32_t *ids;          /* owned copy */
-    unsigned long used;    /* session clock of the last use */
-};
+#include "run/borders.h"
 
 struct session {
     struct model *model; /* borrowed */
@@ -21,9 +15,7 @@ struct session {
     int length;
     bool decoded;        /* a decode step touched the live state */
     float *logits;       /* owned; (shape_logits_ld) */
-    struct saved_border *borders; /* owned; (max_borders) */
-    int n_borders, max_borders;
-    unsigned long clock;
+    struct borders *borders; /* owned */
 };
 
 static const struct backend_ops *ops_of(const struct session *s)
@@ -50,10 +42,9 @@ lily_status session_new(struct model *m, const struct session_options *o, struct
     s->model = m;
     s->ctx = o->ctx;
     s->piece = o->piece && o->piece < be->limits.max_rows ? o->piece : be->limits.max_rows;
-    s->max_borders = o->max_borders;
     s->ids = mem_new(sizeof *s->ids * (size_t)s->ctx);
     s->logits = mem_new(sizeof *s->logits * (size_t)shape_logits_ld(model_shape(m)));
-    s->borders = mem_new(sizeof *s->borders * (size_t)(s->max_borders + 1));
+    s->borders = borders_new(m, o->max_borders);
     lily_status st = be->ops->seq_new(be, &s->seq, err);
     if (st != LILY_OK) {
         session_free(s);
@@ -63,16 +54,9 @@ lily_status session_new(struct model *m, const struct session_options *o, struct
     return LILY_OK;
 }
 
-static void border_drop(struct session *s, int i)
-{
-    ops_of(s)->border_free(model_backend(s->model), s->borders[i].border);
-    free(s->borders[i].ids);
-    s->borders[i] = s->borders[--s->n_borders];
-}
-
 void session_clear(struct session *s)
 {
-    while (s->n_borders) border_drop(s, s->n_borders - 1);
+    borders_clear(s->borders);
     ops_of(s)->seq_reset(model_backend(s->model), s->seq);
     s->length = 0;
     s->decoded = false;
@@ -81,9 +65,8 @@ void session_clear(struct session *s)
 void session_free(struct session *s)
 {
     if (!s) return;
-    while (s->n_borders) border_drop(s, s->n_borders - 1);
+    borders_free(s->borders);
     if (s->seq) ops_of(s)->seq_free(model_backend(s->model), s->seq);
-    free(s->borders);
     free(s->logits);
     free(s->ids);
     free(s);
@@ -94,109 +77,29 @@ static bool is_prefix(const int32_t *a, int n_a, const int32_t *b, int n_b)
     return n_a <= n_b && memcmp(a, b, sizeof *a * (size_t)n_a) == 0;
 }
 
-static int oldest_border(const struct session *s)
-{
-    int oldest = 0;
-    for (int i = 1; i < s->n_borders; i++)
-        if (s->borders[i].used < s->borders[oldest].used) oldest = i;
-    return oldest;
-}
-
 lily_status session_checkpoint(struct session *s, struct lily_err *err)
 {
     if (s->decoded) LILY_FAIL(err, LILY_ERR_USAGE, "a border after a decode step: only prefill state may be saved");
     if (s->length % GRID) LILY_FAIL(err, LILY_ERR_USAGE, "a border at token %d: expected a multiple of %d", s->length, GRID);
-    if (!s->max_borders || !s->length) return LILY_OK;
-    for (int i = 0; i < s->n_borders; i++)
-        if (s->borders[i].length == s->length && is_prefix(s->borders[i].ids, s->length, s->ids, s->length)) {
-            s->borders[i].used = ++s->clock;
-            return LILY_OK;
-        }
-    if (s->n_borders == s->max_borders) border_drop(s, oldest_border(s));
-    lily_status st;
-    struct border *saved;
-    while ((st = ops_of(s)->border_save(model_backend(s->model), s->seq, &saved, err)) == LILY_ERR_MEMORY && s->n_borders)
-        border_drop(s, oldest_border(s));
-    if (st == LILY_ERR_MEMORY) return LILY_OK; /* a border is only a saving of time */
-    LILY_TRY(st);
-    struct saved_border *b = &s->borders[s->n_borders];
-    b->border = saved;
-    b->length = s->length;
-    b->used = ++s->clock;
-    b->ids = mem_new(sizeof *b->ids * (size_t)s->length);
-    memcpy(b->ids, s->ids, sizeof *b->ids * (size_t)s->length);
-    s->n_borders++;
-    return LILY_OK;
+    return borders_save(s->borders, s->seq, s->ids, s->length, err);
 }
 
 /* Brings the live state to the longest usable proper prefix of the request. */
 static void restore_prefix(struct session *s, const struct sync_request *r)
 {
-    struct backend *be = model_backend(s->model);
     bool live = !s->decoded && s->length % GRID == 0 && s->length < r->n && is_prefix(s->ids, s->length, r->ids, r->n);
-    int best = -1, best_length = live ? s->length : 0;
-    for (int i = 0; i < s->n_borders; i++) {
-        const struct saved_border *b = &s->borders[i];
-        if (b->length > best_length && b->length < r->n && is_prefix(b->ids, b->length, r->ids, r->n)) {
-            best = i;
-            best_length = b->length;
-        }
-    }
-    if (best >= 0) {
-        be->ops->border_restore(be, s->seq, s->borders[best].border);
-        s->borders[best].used = ++s->clock;
-    } else if (!live) {
-        be->ops->seq_reset(be, s->seq);
-    }
-    s->length = best_length;
+    int length = borders_restore(s->borders, s->seq, r->ids, r->n, live ? s->length : 0);
+    if (!length && live) length = s->length;
+    else if (!length) ops_of(s)->seq_reset(model_backend(s->model), s->seq);
+    s->length = length;
     s->decoded = false;
-    if (best_length) memcpy(s->ids, r->ids, sizeof *s->ids * (size_t)best_length);
-}
-
-/* The greatest grid point strictly below a position, so that 1 to 64 tokens remain after it. */
-static int grid_below(int position)
-{
-    return (position - 1) / GRID * GRID;
-}
-
-/* The i-th place worth a border: the last grid point of the prompt (the same prompt may come again), then the marks. */
-static int wanted_border(const struct sync_request *r, int i)
-{
-    return grid_below(i == 0 ? r->n : r->marks[i - 1]);
-}
-
-/* Where the next piece ends: at its full size, at a border, or at the end of the prompt. */
-static int piece_end(const struct session *s, const struct sync_request *r)
-{
-    int end = s->length + s->piece < r->n ? s->length + s->piece : r->n;
-    for (int i = 0; i <= r->n_marks; i++) {
-        int border = wanted_border(r, i);
-        if (border > s->length && border < end) end = border;
-    }
-    return end;
-}
-
-static bool worth_saving(const struct session *s, const struct sync_request *r)
-{
-    for (int i = 0; i <= r->n_marks; i++)
-        if (s->length == wanted_border(r, i)) return true;
-    return false;
-}
-
-/* Room for n more tokens; borders give way, the least recently used first. */
-static lily_status reserve(struct session *s, int n, struct lily_err *err)
-{
-    struct backend *be = model_backend(s->model);
-    lily_status st;
-    while ((st = be->ops->seq_reserve(be, s->seq, n, err)) == LILY_ERR_MEMORY && s->n_borders)
-        border_drop(s, oldest_border(s));
-    return st;
+    if (length) memcpy(s->ids, r->ids, sizeof *s->ids * (size_t)length);
 }
 
 static lily_status run_rows(struct session *s, enum phase phase, const int32_t *ids, int n, bool want_logits,
                             struct lily_err *err)
 {
-    LILY_TRY(reserve(s, n, err));
+    LILY_TRY(borders_reserve(s->borders, s->seq, n, err));
     struct batch_seq bs = {s->seq, n};
     int32_t last = n - 1;
     struct batch batch = {.phase = phase,
@@ -233,15 +136,16 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
     }
     LILY_TRY(check_ids(s, r->ids, r->n, err));
     restore_prefix(s, r);
+    struct prompt_plan plan = {r->n, r->marks, r->n_marks, s->piece};
     int reused = s->length;
     *out = (struct sync_result){reused, 0};
     while (s->length < r->n) {
         if (r->cancel && atomic_load(r->cancel)) LILY_FAIL(err, LILY_ERR_CANCELLED, "stopped at token %d of %d", s->length, r->n);
         if (r->progress) r->progress(r->progress_ctx, s->length - reused, r->n - reused);
-        int end = piece_end(s, r);
+        int end = plan_piece_end(&plan, s->length);
         LILY_TRY(run_rows(s, PHASE_PREFILL, r->ids + s->length, end - s->length, end == r->n, err));
         out->computed = s->length - reused;
-        if (s->length < r->n && worth_saving(s, r)) LILY_TRY(session_checkpoint(s, err));
+        if (plan_saves(&plan, s->length)) LILY_TRY(session_checkpoint(s, err));
     }
     if (r->progress) r->progress(r->progress_ctx, r->n - reused, r->n - reused);
     return LILY_OK;

@@ -17,6 +17,7 @@ struct matcher {
 struct stops {
     struct matcher m[MAX_STOP_STRINGS];
     int n;
+    int matched;     /* the string that ended the text, or -1 */
     struct buf held; /* owned; text not shown yet: at most the longest match under way */
 };
 
@@ -60,6 +61,7 @@ lily_status stops_new(const char *const *strings, int n, struct stops **out, str
         if (!valid_utf8(strings[i], len)) LILY_FAIL(err, LILY_ERR_USAGE, "stop string %d is no valid UTF-8", i + 1);
     }
     struct stops *s = mem_new(sizeof *s);
+    s->matched = -1;
     for (int i = 0; i < n; i++) matcher_init(&s->m[s->n++], strings[i], strlen(strings[i]));
     *out = s;
     return LILY_OK;
@@ -91,7 +93,7 @@ bool stops_push(struct stops *s, const char *text, size_t n, struct buf *out)
         int match = 0;
         buf_addc(&s->held, text[i]);
         for (int j = 0; j < s->n; j++)
-            if (matcher_step(&s->m[j], text[i]) && s->m[j].len > match) match = s->m[j].len;
+            if (matcher_step(&s->m[j], text[i]) && s->m[j].len > match) match = s->m[s->matched = j].len;
         if (match == 0) continue;
         release(s, s->held.len - (size_t)match, out);
         buf_clear(&s->held);
@@ -107,4 +109,9 @@ bool stops_push(struct stops *s, const char *text, size_t n, struct buf *out)
 void stops_flush(struct stops *s, struct buf *out)
 {
     release(s, s->held.len, out);
+}
+
+int stops_matched(const struct stops *s)
+{
+    return s->matched;
 }

@@ -29,5 +29,7 @@ void stops_free(struct stops *s); /* NULL is fine */
 bool stops_push(struct stops *s, const char *text, size_t n, struct buf *out);
 /* The text ended otherwise: appends what was held back. */
 void stops_flush(struct stops *s, struct buf *out);
+/* The index of the string that ended the text; -1 before. */
+int stops_matched(const struct stops *s);
 
 #endif

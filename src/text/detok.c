@@ -22,9 +22,14 @@ static size_t add_whole(const char *p, size_t n, struct buf *out)
 
 void detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out)
 {
-    size_t n, at = 0;
+    size_t n;
     const char *p = tokenizer_token(d->tokenizer, id, &n);
-    if (!p || (!d->special && tokenizer_is_special(d->tokenizer, id))) return;
+    if (p && (d->special || !tokenizer_is_special(d->tokenizer, id))) detokenizer_bytes(d, p, n, out);
+}
+
+void detokenizer_bytes(struct detokenizer *d, const char *p, size_t n, struct buf *out)
+{
+    size_t at = 0;
     /* Complete the held character byte by byte, since its end may be invalid. */
     while (d->n_held && at < n) {
         size_t used, held = (size_t)d->n_held;

@@ -73,6 +73,7 @@ struct detokenizer {
 };
 void detokenizer_init(struct detokenizer *d, const struct tokenizer *t, bool special);
 void detokenizer_push(struct detokenizer *d, int32_t id, struct buf *out);
+void detokenizer_bytes(struct detokenizer *d, const char *bytes, size_t n, struct buf *out); /* the same for a token's bytes */
 void detokenizer_flush(struct detokenizer *d, struct buf *out); /* at the end: an incomplete tail becomes U+FFFD */
 
 #endif
