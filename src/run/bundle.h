@@ -30,6 +30,14 @@ lily_status bundle_open(const char *dir, struct bundle *out, struct lily_err *er
 lily_status bundle_load(struct bundle *b, const struct model_options *o, struct lily_err *err);
 void bundle_close(struct bundle *b);
 
+/* Whether a token ends an answer. */
+static inline bool bundle_is_eos(const struct bundle *b, int32_t id)
+{
+    for (int i = 0; i < b->n_eos; i++)
+        if (b->eos[i] == id) return true;
+    return false;
+}
+
 /* Memory for n saved borders of a model, for plan_want.border_bytes. */
 size_t bundle_border_bytes(const struct model_config *c, int n);
 

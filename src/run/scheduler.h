@@ -1,0 +1,44 @@
+/*
+ * The slots of a runner and what happens in them, step by step: a step feeds one token to every sequence that decodes, in one
+ * batch, and reads at most one piece of one prompt. So a long prompt stops the others for one piece at a time, and prompts
+ * are read in the order of their admission: of two equal ones the second finds what the first has saved.
+ *
+ * Threads: the engine thread, but for the counters. Owned: scheduler_free. Lifetime: the runner outlives it.
+ */
+#ifndef LILY_RUN_SCHEDULER_H
+#define LILY_RUN_SCHEDULER_H
+
+#include "run/runner.h"
+
+struct scheduler;
+
+/* Since the start, and now; atomics that any thread may read. */
+struct engine_counters {
+    _Atomic uint64_t jobs_done, jobs_failed, jobs_cancelled;
+    _Atomic uint64_t prompt_tokens, reused_tokens, computed_tokens, generated_tokens, reasoning_tokens;
+    _Atomic uint64_t decode_steps, decode_rows, prefill_pieces;
+    _Atomic uint64_t decode_us, prefill_us, queue_us; /* time spent */
+    _Atomic int active, queued;
+};
+
+struct step_outcome {
+    bool wrote;     /* records were put */
+    bool worked;    /* something was computed, so the next step may find more to do */
+    double wait_ms; /* if not: clock_ms at which there will be something to do; infinite: when a job comes or is read */
+};
+
+struct scheduler *scheduler_new(struct runner *r, struct engine_counters *counters);
+void scheduler_free(struct scheduler *s); /* no job is in it */
+
+int scheduler_n_free(const struct scheduler *s);
+/* Takes a job into a free slot. */
+void scheduler_admit(struct scheduler *s, struct job *moved);
+/* Fails only when the runner is broken for good; then scheduler_end_all follows. */
+lily_status scheduler_step(struct scheduler *s, struct step_outcome *out, struct lily_err *err);
+/* Ends every job: with an error, or as cancelled (err NULL). */
+void scheduler_end_all(struct scheduler *s, const struct lily_err *err);
+
+/* Ends a job that never came into a slot. */
+void scheduler_refuse(struct job *moved, struct engine_counters *counters, const struct lily_err *err);
+
+#endif
