@@ -10,7 +10,7 @@ CROSS := $(filter-out $(HOST),$(MACHINE))
 SYSROOT := $(if $(CROSS),build/sysroot-$(CROSS))
 PKG_CONFIG := $(if $(CROSS),PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(CROSS)-linux-gnu/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(SYSROOT)) pkg-config
 
-PACKAGES := libpcre2-8 libutf8proc libcrypto libxxhash
+PACKAGES := libpcre2-8 libutf8proc libcrypto libxxhash libevent_core libevent_extra
 ifeq ($(filter clean help dist,$(MAKECMDGOALS)),)
 ifeq ($(MACHINE),)
 $(error no C compiler: "$(CC)" does not run. On Debian and Ubuntu ./demo.sh installs what is missing and builds)

@@ -33,7 +33,7 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/%.o $(if $(findstring fuzzer,$(SAN)),,$(REPLAY
 	$(Q)$(CC) $(CFLAGS_ALL) $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer) $^ $(LDLIBS_ALL) -o $@
 .PRECIOUS: $(BUILD)/tests/%.o
 
-scripts = $(sort $(wildcard $(addsuffix /*.sh,$(addprefix tests/,$1))))
+scripts = $(sort $(wildcard $(foreach d,$1,tests/$d/*.sh tests/$d/test_*.py)))
 bins = $(foreach d,$1,$(filter $(BUILD)/tests/$d/%,$(TEST_BIN)))
 # T=word keeps the programs whose path has it; then no count is asked for.
 some = $(if $(T),$(foreach p,$1,$(if $(findstring $(T),$p),$p)),$1)

@@ -1,0 +1,54 @@
+/* GET /v1/models, /v1/models/{id}, and GET /. */
+#include <string.h>
+
+#include "serve/server_impl.h"
+#include "serve/write.h"
+
+static void put_model(const struct server *s, struct buf *out)
+{
+    int ctx = engine_ctx(s->engine);
+    buf_addc(out, '{');
+    put_memberz(out, "id", s->opt->model_id);
+    buf_printf(out, ",\"object\":\"model\",\"created\":0,\"owned_by\":\"lily\",\"type\":\"model\",");
+    put_memberz(out, "display_name", s->opt->model_id);
+    buf_addz(out, ",\"created_at\":\"1970-01-01T00:00:00Z\"");
+    if (ctx) buf_printf(out, ",\"context_length\":%d,\"max_model_len\":%d", ctx, ctx);
+    buf_addc(out, '}');
+}
+
+void models_reply(struct server *s, struct http_exchange *x)
+{
+    struct buf out = {0};
+    const char *path = http_head(x)->path, *name = strstr(path, "/models");
+    name += strlen("/models");
+    name += *name == '/';
+    if (*name && strcmp(name, s->opt->model_id) != 0 && s->opt->strict_model) {
+        struct api_error e;
+        api_error_set(&e, 404, "model_not_found", "model", "the model \"%.100s\" is not here; this is %s", name, s->opt->model_id);
+        server_note(s, NULL, http_head(x), 404);
+        server_reply_error(s, x, &e, DIALECT_OPENAI);
+        return;
+    }
+    if (*name) {
+        put_model(s, &out);
+    } else {
+        buf_addz(&out, "{\"object\":\"list\",\"data\":[");
+        put_model(s, &out);
+        buf_addz(&out, "],\"has_more\":false,");
+        put_memberz(&out, "first_id", s->opt->model_id);
+        buf_addc(&out, ',');
+        put_memberz(&out, "last_id", s->opt->model_id);
+        buf_addc(&out, '}');
+    }
+    server_note(s, NULL, http_head(x), 200);
+    server_reply_json(s, x, 200, &out);
+    buf_free(&out);
+}
+
+void root_reply(struct server *s, struct http_exchange *x)
+{
+    static const char text[] = "lily " LILY_VERSION "\nOpenAI: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models\n"
+                               "Anthropic: /v1/messages\nAlso: /health, /metrics, /state, /tokenize, /detokenize, /apply-template\n";
+    server_note(s, NULL, http_head(x), 200);
+    http_reply(x, 200, "text/plain; charset=utf-8", server_cors(s, x), text, sizeof text - 1);
+}

@@ -1,0 +1,20 @@
+/*
+ * Thread P: one thread that prepares calls in the order in which they came, so that parsing and tokenizing a long request
+ * never holds up a socket. Owned: prep_free, which joins it.
+ */
+#ifndef LILY_SERVE_PREP_H
+#define LILY_SERVE_PREP_H
+
+#include "base/err.h"
+
+struct call;
+struct loop;
+struct prep;
+
+/* When calls are ready, the loop is woken. */
+lily_status prep_start(struct loop *l, struct prep **out, struct lily_err *err);
+void prep_free(struct prep *p); /* NULL is fine. Calls that are still inside are dropped: nobody waits for them */
+void prep_add(struct prep *p, struct call *moved);
+struct call *prep_take(struct prep *p); /* the next one that is ready, or NULL */
+
+#endif

@@ -1,0 +1,85 @@
+/* The request log: as text or as JSON. */
+#include "serve/request_log.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/safe.h"
+#include "serve/write.h"
+
+struct line {
+    struct buf out;
+    bool json;
+};
+
+static void put(struct line *l, const char *key, const char *format, double v)
+{
+    char number[40];
+    snprintf(number, sizeof number, format, v);
+    if (l->json) buf_printf(&l->out, ",\"%s\":%s", key, number);
+    else buf_printf(&l->out, " %s=%s", key, number);
+}
+
+/* Foreign text: as a JSON string, or made safe for a terminal. */
+static void put_text(struct line *l, const char *key, const char *s, size_t n)
+{
+    if (l->json) {
+        struct json *v = json_new_text(s, n);
+        buf_printf(&l->out, "%s\"%s\":", l->out.len > 1 ? "," : "", key);
+        json_write(v, 0, &l->out);
+        json_free(v);
+        return;
+    }
+    buf_printf(&l->out, "%s%s=", l->out.len ? " " : "", key);
+    safe_text(&l->out, s, n, false);
+}
+
+static void put_textz(struct line *l, const char *key, const char *s)
+{
+    size_t n = 0;
+    while (s[n]) n++;
+    put_text(l, key, s, n);
+}
+
+static void put_call(struct line *l, const struct call *c)
+{
+    const struct job_result *r = &c->choices[0].result;
+    struct call_usage u = call_usage(c);
+    put(l, "queue_ms", "%.1f", r->queue_ms);
+    put(l, "prefill_ms", "%.1f", r->prefill_ms);
+    put(l, "decode_ms", "%.1f", r->decode_ms);
+    put(l, "prompt", "%.0f", u.prompt);
+    put(l, "cached", "%.0f", u.cached);
+    put(l, "completion", "%.0f", u.completion);
+    put(l, "tok_s", "%.1f", r->decode_ms > 0 ? 1e3 * u.completion / r->decode_ms : 0);
+    if (c->choices[0].ended && r->status == LILY_OK) put_textz(l, "finish", c->status == 499 ? "gone" : choice_finish(&c->choices[0]));
+}
+
+void request_log(const struct server_options *o, const struct call *c, const struct http_head *h, int status)
+{
+    struct line l = {.json = o->log_json};
+    struct timespec t;
+    struct tm tm;
+    char when[40];
+    clock_gettime(CLOCK_REALTIME, &t);
+    gmtime_r(&t.tv_sec, &tm);
+    size_t n = strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(when + n, sizeof when - n, ".%03ldZ", t.tv_nsec / 1000000);
+    if (l.json) buf_addc(&l.out, '{');
+    put_textz(&l, "time", when);
+    if (c && c->id[0]) put_textz(&l, "id", c->id);
+    put_textz(&l, "method", c ? c->method : h ? h->method : "-");
+    put_textz(&l, "path", c ? c->path : h ? h->path : "-");
+    put(&l, "status", "%.0f", status);
+    if (c) put(&l, "ms", "%.1f", clock_ms() - c->arrived_ms);
+    if (c && c->n_choices) put_call(&l, c);
+    if (c && o->log_text) {
+        const struct buf *prompt = &c->prompt.rendering.text, *answer = &c->choices[0].content;
+        put_text(&l, "prompt_text", buf_str(prompt), prompt->len);
+        put_text(&l, "answer_text", buf_str(answer), answer->len);
+    }
+    buf_addz(&l.out, l.json ? "}\n" : "\n");
+    fwrite(buf_str(&l.out), 1, l.out.len, stderr);
+    buf_free(&l.out);
+}

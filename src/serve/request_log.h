@@ -1,0 +1,11 @@
+/* One line for each request on stderr. Thread: L. */
+#ifndef LILY_SERVE_REQUEST_LOG_H
+#define LILY_SERVE_REQUEST_LOG_H
+
+#include "serve/call.h"
+#include "serve/server.h"
+
+/* c and h may be NULL. Texts of prompts and answers only when the options say so. */
+void request_log(const struct server_options *o, const struct call *c, const struct http_head *h, int status);
+
+#endif
