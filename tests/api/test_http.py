@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""HTTP on raw sockets: split and joined requests, framing, limits, smuggling, bad bytes, many connections."""
+import json
+
+from lilyserve import *
+
+srv = Server({}, ["--max-body", "1M"])
+
+
+def talk(data, shut=True, pause=0, size=None):
+    """Sends bytes (in pieces of `size`), returns all that comes back."""
+    s = srv.connect()
+    s.settimeout(15)
+    try:
+        for i in range(0, len(data), size or len(data) or 1):
+            s.sendall(data[i:i + (size or len(data))])
+            if pause:
+                time.sleep(pause)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    if shut:
+        s.shutdown(socket.SHUT_WR)
+    out = b""
+    try:
+        while True:
+            part = s.recv(65536)
+            if not part:
+                break
+            out += part
+    except ConnectionResetError:
+        pass
+    s.close()
+    return out
+
+
+def post(body, path=b"/tokenize", extra=b"", length=None):
+    head = b"POST %s HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n" % (path, extra, len(body) if length is None else length)
+    return head + body
+
+
+def statuses(reply):
+    return [int(x) for x in re.findall(rb"HTTP/1\.1 (\d+)", reply)]
+
+
+TOKENIZE = b'{"content": "hello"}'
+CLOSE = b"Connection: close\r\n"
+
+
+def test_split_at_every_byte():
+    request = post(TOKENIZE, extra=CLOSE)
+    assert statuses(talk(request, size=1, pause=0.0005, shut=False)) == [200]
+    for at in range(1, len(request), 7):
+        s = srv.connect()
+        s.sendall(request[:at])
+        time.sleep(0.001)
+        s.sendall(request[at:])
+        assert b"200 OK" in s.recv(65536)
+        s.close()
+
+
+def test_pipelining():
+    get = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert statuses(talk(get * 5)) == [200] * 5
+    mixed = post(TOKENIZE) + get + post(json.dumps(chat_body(["x"])).encode(), b"/v1/chat/completions") + get
+    assert statuses(talk(mixed + get[:-2] + b"Connection: close\r\n\r\n", shut=False)) == [200] * 5
+
+
+def test_keep_alive():
+    c = http.client.HTTPConnection("127.0.0.1", srv.port)
+    for i in range(20):
+        c.request("POST", "/v1/chat/completions", json.dumps(chat_body(["x"], stream=i % 2 == 0)))
+        r = c.getresponse()
+        assert r.status == 200
+        r.read()
+    c.close()
+    assert b"Connection: close" in talk(b"GET /health HTTP/1.0\r\n\r\n", shut=False)
+
+
+def test_http_10_stream():
+    body = json.dumps(chat_body(["a", "b"], thinking=False, stream=True)).encode()
+    reply = talk(b"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body) + body, shut=False)
+    head, data = reply.split(b"\r\n\r\n", 1)
+    assert b"chunked" not in head
+    assert join_chat(parse_events(data))["content"] == "ab"
+
+
+def test_G3():
+    """A chunked body, cut anywhere."""
+    chunks = b"5\r\n" + TOKENIZE[:5] + b"\r\n" + b"%x;ext=1\r\n" % (len(TOKENIZE) - 5) + TOKENIZE[5:] + b"\r\n0\r\nTrailer: x\r\n\r\n"
+    request = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n" + CLOSE + b"\r\n" + chunks
+    for size in (None, 1, 2, 5):
+        reply = talk(request, size=size, pause=0.0002 if size else 0, shut=False)
+        assert statuses(reply) == [200] and b'"tokens"' in reply, (size, reply)
+
+
+def test_bad_chunks():
+    for bad in (b"zz\r\n", b"-5\r\nhello\r\n", b"+5\r\nhello\r\n", b"5 \r\nhello\r\n0\r\n\r\n", b"5\nhello\r\n", b"5\r\nhelloX\r\n", b"5\r\nhello\n0\r\n\r\n",
+                b"0x5\r\nhello\r\n", b"ffffffffffffffffff\r\n", b"\r\n", b"5;" + b"x" * 5000 + b"\r\n"):
+        reply = talk(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + bad)
+        assert statuses(reply)[0] in (400, 413) and len(statuses(reply)) == 1, (bad, reply)
+
+
+def test_smuggling():
+    hidden = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    both = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % (5 + len(hidden)) + hidden
+    tricks = [both,
+              b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(hidden) + hidden,
+              b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0, 5\r\n\r\n" + hidden,
+              b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: +0\r\n\r\n" + hidden,
+              b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length : 0\r\n\r\n" + hidden,
+              b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\n Content-Length: 0\r\n\r\n" + hidden,
+              b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, identity\r\n\r\n" + hidden,
+              b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n" + hidden,
+              b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden,
+              b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\n\r\n" + hidden,
+              b"GET /health HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n" + hidden,
+              b"GET /health HTTP/1.1\r\nHost: local\x00host\r\n\r\n" + hidden,
+              b"GET /health HTTP/1.1\r\n\r\n" + hidden,
+              b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n" + hidden]
+    for t in tricks:
+        reply = talk(t)
+        assert len(statuses(reply)) == 1 and statuses(reply)[0] in (400, 501), (t, reply)
+        assert json.loads(reply.split(b"\r\n\r\n", 1)[1])["error"]["message"]
+
+
+def test_bad_request_lines():
+    for line in (b"GET /health", b"GET  /health HTTP/1.1", b"GET health HTTP/1.1", b"GET /health HTTP/2.0", b"GET /health HTTP/1.1 x", b"G(T /health HTTP/1.1",
+                 b"GET /%zz HTTP/1.1", b"GET /%00 HTTP/1.1", b"GET /a\x7fb HTTP/1.1", b"\x16\x03\x01\x02", b" GET /health HTTP/1.1"):
+        reply = talk(line + b"\r\nHost: localhost\r\n\r\n")
+        assert statuses(reply) and statuses(reply)[0] in (400, 505), (line, reply)
+    assert statuses(talk(b"\r\n\r\nGET http://localhost/health HTTP/1.1\r\nHost: localhost\r\n\r\n")) == [200]
+    assert statuses(talk(b"GET /%68ealth HTTP/1.1\r\nHost: localhost\r\n\r\n")) == [200]
+
+
+def test_head_limits():
+    long = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X: " + b"y" * 40000 + b"\r\n\r\n"
+    assert statuses(talk(long)) == [431]
+    many = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 200 + b"\r\n"
+    assert statuses(talk(many)) == [431]
+
+
+def test_body_limit():
+    for path, dialect in ((b"/v1/chat/completions", "openai"), (b"/v1/messages", "anthropic")):
+        extra = b"anthropic-version: 1\r\n" if dialect == "anthropic" else b""
+        reply = talk(post(b"x" * (3 << 20), path, extra), shut=False)
+        assert statuses(reply) == [413], reply[:200]
+        value = json.loads(reply.split(b"\r\n\r\n", 1)[1])
+        assert ("type" in value) == (dialect == "anthropic") and "too long" in value["error"]["message"]
+    chunked = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 20
+    assert statuses(talk(chunked, shut=False)) == [413]
+    reply = talk(post(b"", length=10 ** 17), shut=False)
+    assert statuses(reply) == [413]
+    text = "a" * ((1 << 20) - 40)
+    assert srv.ok("/tokenize", {"content": text})["count"] > 0
+
+
+def test_64_megabytes():
+    big = Server({})
+    body = json.dumps({"content": "word " * (13 << 20)}).encode()
+    assert (60 << 20) < len(body) < (64 << 20) + (4 << 20)
+    status, _, data = big.request("POST", "/tokenize", raw=body[:64 << 20])
+    assert status == 400  # cut JSON
+    reply = None
+    done = threading.Event()
+    big.get("/health")
+    threading.Thread(target=lambda: (big.request("POST", "/tokenize", raw=b'{"content": "' + b"word " * (4 << 20) + b'"}'), done.set()), daemon=True).start()
+    worst = 0
+    while not done.is_set():  # the loop answers while P works
+        start = time.monotonic()
+        assert big.get("/health")[0] == 200
+        worst = max(worst, time.monotonic() - start)
+        time.sleep(0.01)
+    assert worst < 0.5 * SLOW, worst
+    assert big.stop() == 0
+
+
+def test_expect():
+    s = srv.connect()
+    s.sendall(post(b"", extra=b"Expect: 100-continue\r\n" + CLOSE, length=len(TOKENIZE)))
+    assert s.recv(100).startswith(b"HTTP/1.1 100 ")
+    s.sendall(TOKENIZE)
+    assert b"200 OK" in s.recv(65536)
+    s.close()
+    assert statuses(talk(post(b"", extra=b"Expect: more\r\n", length=5))) == [417]
+
+
+def test_early_refusal():
+    """Who may not come in is told before the body is sent."""
+    s = srv.connect()
+    s.sendall(post(b"", path=b"/nowhere", length=1 << 19))
+    assert b" 404 " in s.recv(65536)
+    s.close()
+
+
+def test_bad_utf8():
+    for raw in (b'{"messages": [{"role": "user", "content": "\xff\xfe"}]}', b'{"messages": [{"role": "user", "content": "\xc0\x80"}]}'):
+        assert statuses(talk(post(raw, b"/v1/chat/completions"))) == [400]
+
+
+def test_2000_idle_connections():
+    idle = [srv.connect() for _ in range(2000)]
+    srv.wait_for(lambda: srv.metric("connections") >= 2001)
+    start = time.monotonic()
+    srv.ok("/v1/chat/completions", chat_body(["x"]))
+    assert time.monotonic() - start < 0.5 * SLOW
+    idle[0].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"200 OK" in idle[0].recv(1000)
+    [s.close() for s in idle]
+    srv.wait_for(lambda: srv.metric("connections") <= 2)
+
+
+def test_cut_requests():
+    for data in (b"", b"GET", b"GET / HTTP/1.1\r\n", post(TOKENIZE)[:-3], b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe"):
+        assert talk(data) == b""
+    srv.wait_for(lambda: srv.metric("connections") <= 1)
+
+
+def test_head_and_options():
+    reply = talk(b"HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert statuses(reply) == [200] and reply.endswith(b"\r\n\r\n")
+    assert statuses(talk(b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n")) == [204]
+
+
+run(globals(), srv)

@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+"""Life and death: hang-ups, queues, keepalives, keys, browsers, draining, broken engines; on the fake engine."""
+import json
+import os
+import signal
+import struct
+import tempfile
+
+from lilyserve import *
+
+srv = Server({}, ["--parallel", "2", "--queue", "2"])
+SLOW_PROMPT = {"prefill_tokens_per_s": 2000}  # a piece of 512 tokens takes a quarter of a second
+
+
+def send(server, path, body):
+    """Sends a request and keeps the socket."""
+    s = server.connect()
+    data = json.dumps(body).encode()
+    s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(data)) + data)
+    return s
+
+
+def reset(s):
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    s.close()
+
+
+def read_until(s, word, seconds=20):
+    s.settimeout(seconds)
+    data = b""
+    while word not in data:
+        part = s.recv(65536)
+        assert part, data
+        data += part
+    return data
+
+
+def read_all(s, seconds=30):
+    s.settimeout(seconds)
+    data = b""
+    while True:
+        part = s.recv(65536)
+        if not part:
+            return data
+        data += part
+
+
+def long_chat(tokens=("x",), words=3000, word="word ", **more):
+    body = chat_body(list(tokens), thinking=False, **more)
+    body["messages"].insert(0, {"role": "system", "content": word * words})
+    return body
+
+
+# ---- hang-ups ----
+
+def test_F1():
+    """A client that leaves while its prompt is read frees the engine within one piece."""
+    before = srv.metric("jobs_cancelled_total")
+    for stream in (True, False):
+        for leave in (reset, socket.socket.close):
+            s = send(srv, "/v1/chat/completions", long_chat(stream=stream, **SLOW_PROMPT))
+            srv.wait_for(lambda: srv.state()["active"] == 1)
+            time.sleep(0.1)
+            start = time.monotonic()
+            leave(s)
+            srv.wait_for(lambda: srv.state()["active"] == 0)
+            assert time.monotonic() - start < (0.256 + 0.05 + 0.15) * SLOW, time.monotonic() - start
+    assert srv.metric("jobs_cancelled_total") == before + 4
+    start = time.monotonic()
+    srv.ok("/v1/chat/completions", chat_body(["hi"]))
+    assert time.monotonic() - start < 1 * SLOW
+
+
+def test_F3():
+    for i in range(20):
+        s = send(srv, "/v1/chat/completions", long_chat(stream=i % 2 == 0, words=500 + i * 50, prefill_tokens_per_s=20000))
+        time.sleep(0.005 * (i % 5))
+        (reset if i % 3 else socket.socket.close)(s)
+    srv.wait_for(lambda: srv.state()["requests"] == [])
+    assert srv.ok("/v1/chat/completions", chat_body(["right"], thinking=False))["choices"][0]["message"]["content"] == "right"
+
+
+def test_G7():
+    """A client of no stream that closes while tokens come."""
+    s = send(srv, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 20, "repeat": 2000}]))
+    srv.wait_for(lambda: srv.state()["active"] == 1)
+    s.close()
+    srv.wait_for(lambda: srv.state()["active"] == 0, 2)
+
+
+def test_F17():
+    for _ in range(5):
+        s = send(srv, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 50, "repeat": 1000}], stream=True))
+        read_until(s, b"role")
+        reset(s)
+    start = time.monotonic()
+    srv.ok("/v1/chat/completions", chat_body(["x"]))
+    assert time.monotonic() - start < 1 * SLOW
+
+
+def test_half_close():
+    """FIN during a stream: the reader still gets all of it. Without a stream the reply is dropped."""
+    s = send(srv, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 20, "repeat": 20}], thinking=False, stream=True))
+    read_until(s, b"role")
+    s.shutdown(socket.SHUT_WR)
+    data = read_all(s)
+    assert data.count(b'"content":"x"') == 20 and b"[DONE]" in data
+    s = send(srv, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 20, "repeat": 500}], thinking=False))
+    srv.wait_for(lambda: srv.state()["active"] == 1)
+    s.shutdown(socket.SHUT_WR)
+    assert read_all(s) == b""
+    srv.wait_for(lambda: srv.state()["active"] == 0, 2)
+
+
+def test_half_close_at_once():
+    s = send(srv, "/v1/chat/completions", chat_body(["a", "b"], thinking=False, stream=True))
+    s.shutdown(socket.SHUT_WR)
+    assert b"[DONE]" in read_all(s)
+
+
+# ---- many at once ----
+
+def test_B5():
+    answers = {}
+
+    def ask(i):
+        while True:
+            status, value = srv.post("/v1/chat/completions", chat_body([{"text": "w%d " % i, "delay_ms": 1, "repeat": 50}], thinking=False))
+            if status != 429:
+                break
+            time.sleep(0.05)
+        answers[i] = value["choices"][0]["message"]["content"]
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(16)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    for i in range(16):
+        assert answers[i].split() == ["w%d" % i] * 50
+
+
+def test_long_prompt_does_not_stop_others():
+    s = send(srv, "/v1/chat/completions", chat_body([{"text": "t", "delay_ms": 5, "repeat": 200}], thinking=False, stream=True))
+    read_until(s, b"role")
+    other = send(srv, "/v1/chat/completions", long_chat(words=2500, prefill_tokens_per_s=5000))  # pieces of 100 ms
+    s.settimeout(20)
+    last, worst, data = time.monotonic(), 0, b""
+    while b"[DONE]" not in data:
+        data += s.recv(65536)
+        worst = max(worst, time.monotonic() - last)
+        last = time.monotonic()
+    assert worst < 0.35 * SLOW, worst
+    s.close()
+    assert b"200 OK" in read_until(other, b"}")
+
+
+def test_equal_prompts_share_a_prefill():
+    s = Server({})
+    results = []
+
+    def ask():
+        body = long_chat(words=3000, prefill_tokens_per_s=20000)
+        results.append(s.ok("/v1/chat/completions", body)["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert min(results) == 0 and max(results) > 2900, results
+    assert s.stop() == 0
+
+
+def test_queue_limit():
+    held = [send(srv, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 100, "repeat": 100}], stream=True)) for _ in range(4)]
+    srv.wait_for(lambda: srv.state()["active"] == 2 and srv.state()["queued"] == 2)
+    status, headers, data = srv.request("POST", "/v1/chat/completions", chat_body(["x"]))
+    assert status == 429 and int(headers["retry-after"]) > 0, (status, headers)
+    assert json.loads(data)["error"]["type"] == "rate_limit_error"
+    status, _, data = srv.request("POST", "/v1/messages", {"max_tokens": 1, "messages": [{"role": "user", "content": "x"}]})
+    assert status == 429 and json.loads(data)["type"] == "error"
+    [reset(s) for s in held]
+    srv.wait_for(lambda: srv.state()["requests"] == [])
+
+
+def test_progress():
+    held = [send(srv, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 700}], stream=True)) for _ in range(2)]
+    srv.wait_for(lambda: srv.state()["active"] == 2)
+    body = long_chat(words=3000, word="other ", lily={"progress": True}, prefill_tokens_per_s=3000)
+    states = [e["lily"] for _, e in srv.events("/v1/chat/completions", body)[:-1] if "state" in e.get("lily", {})]
+    assert states[0]["state"] == "queued" and states[-1]["state"] == "prefill", states
+    done = [s["done"] for s in states if s["state"] == "prefill"]
+    assert done == sorted(done) and states[-1]["total"] > 3000 and 2 <= len(done) <= 8, states
+    [s.close() for s in held]
+
+
+def test_keepalive():
+    bodies = {"/v1/chat/completions": chat_body([{"text": "x", "delay_ms": 10700}], thinking=False),
+              "/v1/messages": {"max_tokens": 5, "messages": [{"role": "user", "content": script([{"text": "x", "delay_ms": 10700}])}]}}
+    got = {}
+    threads = [threading.Thread(target=lambda p=p, b=b: got.update({p: srv.events(p, b)})) for p, b in bodies.items()]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    empty = [e for _, e in got["/v1/chat/completions"][1:-1] if e["choices"][0]["delta"] == {"content": ""}]
+    assert len(empty) == 1, got["/v1/chat/completions"]
+    assert [n for n, _ in got["/v1/messages"]].count("ping") == 2
+    join_chat(got["/v1/chat/completions"])
+
+
+def test_slow_reader():
+    """A client that does not read stops its own answer, and nobody else's; nothing is lost."""
+    text = "0123456789abcdef" * 64
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(("127.0.0.1", srv.port))
+    data = json.dumps(chat_body([{"text": text, "repeat": 3000}], thinking=False, stream=True)).encode()
+    s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    first = read_until(s, b"role")
+    time.sleep(0.5)
+    before = srv.metric("generated_tokens_total")
+    time.sleep(0.3)
+    assert srv.metric("generated_tokens_total") == before, "the engine goes on although nobody reads"
+    srv.ok("/v1/chat/completions", chat_body(["x"]))
+    data = first + read_until(s, b"[DONE]", 60)
+    assert data.count(b'"content":"0123') == 3000, data.count(b'"content":"0123')
+    s.close()
+
+
+# ---- errors of the engine ----
+
+def test_F7_error():
+    e = error_of(srv, "/v1/chat/completions", chat_body(["a", {"error": "boom"}]), 500)
+    assert e["message"] == "boom" and e["type"] == "server_error"
+    events = srv.events("/v1/chat/completions", chat_body(["a", {"error": "boom"}], thinking=False))
+    assert events[-2][1]["error"]["message"] == "boom" and events[-1][1] == "[DONE]"
+    body = {"max_tokens": 5, "messages": [{"role": "user", "content": script(["a", {"error": "boom"}])}]}
+    assert srv.events("/v1/messages", body)[-1] == ("error", {"type": "error", "error": {"type": "api_error", "message": "boom"}})
+    last = srv.events("/v1/responses", {"input": script(["a", {"error": "boom"}])})[-1]
+    assert last[0] == "response.failed" and last[1]["response"]["error"]["message"] == "boom"
+    assert error_of(srv, "/v1/chat/completions", chat_body(["a"], prefill_error="bad prompt"), 500)["message"] == "bad prompt"
+    srv.ok("/v1/chat/completions", chat_body(["a"]))
+
+
+def crash(body, args=(), script_file=None):
+    s = Server(script_file or {}, args)
+    waiting = send(s, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 20, "repeat": 5000}], stream=True))
+    read_until(waiting, b"role")
+    status, value = s.post("/v1/chat/completions", body)
+    assert status in (500, 503), (status, value)
+    assert b'"error"' in read_until(waiting, b"[DONE]")
+    assert s.process.wait(10) == 1, "a broken engine must end the process"
+    assert any("the engine has failed" in line for line in s.log)
+
+
+def test_F7_crash():
+    crash(chat_body(["a", {"crash": True}]))
+    crash(chat_body(["a"], prefill_crash=True))
+
+
+def test_F7_crash_at_step():
+    s = Server({"crash_at_step": 20})
+    assert error_of(s, "/v1/chat/completions", chat_body(["a"] * 50), 500)
+    assert s.process.wait(10) == 1
+
+
+def test_load_error():
+    s = Server({"load_error": "no weights", "load_ms": 300}, wait=False)
+    status, _, data = s.get("/health")
+    assert status == 503 and json.loads(data)["status"] == "loading"
+    assert s.process.wait(10) == 1
+
+
+def test_G9():
+    s = Server({"load_ms": 700}, wait=False)
+    status, _, data = s.get("/health")
+    assert status == 503 and json.loads(data)["status"] == "loading"
+    status, _, data = s.request("POST", "/v1/chat/completions", chat_body(["x"]))
+    assert status == 503 and json.loads(data)["error"]["code"] == "loading"
+    s.wait_for(lambda: s.get("/health")[0] == 200)
+    s.ok("/v1/chat/completions", chat_body(["x"]))
+    assert s.stop() == 0
+
+
+# ---- keys, browsers, names ----
+
+def test_E15():
+    with tempfile.NamedTemporaryFile("w") as f:
+        f.write("# keys\nsecond\n\n  third  \n")
+        f.flush()
+        s = Server({}, ["--api-key", "first", "--api-key-file", f.name, "--cors", "https://ok.example"])
+    origin = {"Origin": "https://ok.example", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    status, headers, data = s.request("OPTIONS", "/v1/chat/completions", headers=origin)
+    assert status == 204 and headers["access-control-allow-origin"] == "https://ok.example" and data == b""
+    assert "authorization" in headers["access-control-allow-headers"].lower() and "POST" in headers["access-control-allow-methods"]
+    _, headers, _ = s.request("OPTIONS", "/v1/chat/completions", headers={**origin, "Origin": "https://bad.example"})
+    assert "access-control-allow-origin" not in headers
+    status, _, data = s.get("/v1/models")
+    assert status == 401 and json.loads(data)["error"]["code"] == "invalid_api_key"
+    status, _, data = s.request("POST", "/v1/messages", {})
+    assert status == 401 and json.loads(data)["error"]["type"] == "authentication_error"
+    for wrong in ("firs", "firstx", "", "Second"):
+        assert s.get("/v1/models", {"Authorization": "Bearer " + wrong})[0] == 401
+    for right in ("first", "second", "third"):
+        assert s.get("/v1/models", {"Authorization": "Bearer " + right})[0] == 200
+        assert s.get("/v1/models", {"x-api-key": right})[0] == 200
+    assert s.get("/health")[0] == 200 and s.request("HEAD", "/")[0] == 200 and s.get("/metrics")[0] == 401
+    status, headers, _ = s.get("/v1/models", {"x-api-key": "first", "Origin": "https://ok.example"})
+    assert headers["access-control-allow-origin"] == "https://ok.example"
+    assert s.stop() == 0
+
+
+def test_host_header():
+    for host, status in (("evil.example", 421), ("localhost", 200), ("127.0.0.1:99", 200), ("[::1]:80", 200), ("127.evil.example", 421)):
+        assert srv.get("/v1/models", {"Host": host})[0] == status, host
+
+
+def test_insecure_bind():
+    done = subprocess.run([LILY, "serve", "--host", "0.0.0.0", "--port", "0"], stderr=subprocess.PIPE)
+    assert done.returncode == 2 and b"--insecure" in done.stderr
+
+
+def test_log():
+    with_text = Server({}, ["--log-format", "json", "--log-text"])
+    with_text.ok("/v1/chat/completions", chat_body(["secret answer"], thinking=False))
+    with_text.stop()
+    line = json.loads([l for l in with_text.log if "chat/completions" in l][0])
+    assert line["status"] == 200 and line["completion"] == 1 and "secret answer" in line["answer_text"] and "script" in line["prompt_text"]
+    srv.ok("/v1/chat/completions", chat_body(["secret answer"], thinking=False))
+    srv.wait_for(lambda: any("finish=stop" in l for l in srv.log))
+    assert not any("secret" in l for l in srv.log)
+
+
+# ---- the end ----
+
+def test_drain():
+    s = Server({}, ["--drain", "20"])
+    stream = send(s, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 30, "repeat": 30}], thinking=False, stream=True))
+    read_until(stream, b"role")
+    s.process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    try:
+        s.connect()
+        raise AssertionError("a draining server takes connections")
+    except ConnectionRefusedError:
+        pass
+    data = read_all(stream)
+    assert data.count(b'"content":"x"') >= 20 and b"[DONE]" in data and b'"finish_reason":"stop"' in data
+    assert s.process.wait(5) == 0
+
+
+def test_drain_limit():
+    s = Server({}, ["--drain", "0.5"])
+    stream = send(s, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 30, "repeat": 3000}], thinking=False, stream=True))
+    read_until(stream, b"role")
+    start = time.monotonic()
+    s.process.send_signal(signal.SIGTERM)
+    data = read_all(stream)
+    assert b"[DONE]" in data and b"server_shutting_down" in data
+    assert s.process.wait(5) == 0 and time.monotonic() - start < 2 * SLOW
+
+
+def test_second_signal():
+    s = Server({}, ["--drain", "60"])
+    stream = send(s, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 30, "repeat": 3000}], stream=True))
+    read_until(stream, b"role")
+    s.process.send_signal(signal.SIGTERM)
+    time.sleep(0.1)
+    start = time.monotonic()
+    s.process.send_signal(signal.SIGTERM)
+    assert s.process.wait(5) == 130 and time.monotonic() - start < 0.5 * SLOW
+
+
+def test_script_errors():
+    for text in ("{", "[]", '{"replies": 3}', '{"replies": [{"tokens": [5]}]}', '{"replies": [{"tokens": [{"hex": "zz"}]}]}'):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            f.write(text)
+            f.flush()
+            done = subprocess.run([LILY, "serve", "-m", "models/demo", "--port", "0", "--fake-engine", f.name], stderr=subprocess.PIPE)
+        assert done.returncode == 1 and os.path.basename(f.name).encode() in done.stderr, (text, done)
+
+
+run(globals(), srv)
