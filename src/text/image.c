@@ -22,8 +22,8 @@ bool image_lay_out(const struct image_head *h, struct image_layout *out)
     out->byte_ids = place(&at, 256, sizeof(int32_t));
     out->added = place(&at, h->n_added, sizeof(int32_t));
     out->pieces = place(&at, (size_t)1 << h->piece_bits, sizeof(struct piece_slot));
-    out->pairs = place(&at, (size_t)1 << h->pair_bits, sizeof(uint64_t));
-    out->results = place(&at, h->n_merges, sizeof(uint32_t));
+    out->pairs = place(&at, (size_t)1 << h->pair_bits, sizeof(struct pair_slot));
+    out->byte_pairs = place(&at, 256 * 256, sizeof(struct merge));
     out->flags = place(&at, h->n_ids, 1);
     out->bytes = place(&at, h->n_bytes, 1);
     out->size = at;
@@ -38,8 +38,8 @@ void image_view(const void *block, const struct image_layout *layout, struct ima
     out->byte_ids = (const int32_t *)(const void *)(p + layout->byte_ids);
     out->added = (const int32_t *)(const void *)(p + layout->added);
     out->pieces = (const struct piece_slot *)(const void *)(p + layout->pieces);
-    out->pairs = (const uint64_t *)(const void *)(p + layout->pairs);
-    out->results = (const uint32_t *)(const void *)(p + layout->results);
+    out->pairs = (const struct pair_slot *)(const void *)(p + layout->pairs);
+    out->byte_pairs = (const struct merge *)(const void *)(p + layout->byte_pairs);
     out->flags = p + layout->flags;
     out->bytes = p + layout->bytes;
 }
@@ -68,6 +68,11 @@ static lily_status check_tokens(const struct image *im, struct lily_err *err)
     return LILY_OK;
 }
 
+static bool is_merge(const struct image_head *h, struct merge m)
+{
+    return m.rank < h->n_merges && m.result < h->n_ids;
+}
+
 static lily_status check_tables(const struct image *im, struct lily_err *err)
 {
     const struct image_head *h = im->head;
@@ -80,14 +85,15 @@ static lily_status check_tables(const struct image *im, struct lily_err *err)
             LILY_FAIL(err, LILY_ERR_FORMAT, "piece slot %zu holds token %u of %u", i, id, h->n_ids);
     }
     for (size_t i = 0; i < (size_t)1 << h->pair_bits; i++) {
-        if (im->pairs[i] == PAIR_EMPTY)
+        if (im->pairs[i].key == PAIR_EMPTY)
             free_pairs++;
-        else if ((im->pairs[i] & 0xFFFFFF) >= h->n_merges)
-            LILY_FAIL(err, LILY_ERR_FORMAT, "pair slot %zu holds a rank past %u", i, h->n_merges);
+        else if (!is_merge(h, im->pairs[i].merge))
+            LILY_FAIL(err, LILY_ERR_FORMAT, "pair slot %zu holds a merge out of range", i);
     }
     if (!free_pieces || !free_pairs) LILY_FAIL(err, LILY_ERR_FORMAT, "a table is full");
-    for (uint32_t i = 0; i < h->n_merges; i++)
-        if (im->results[i] >= h->n_ids) LILY_FAIL(err, LILY_ERR_FORMAT, "merge %u makes token %u", i, im->results[i]);
+    for (uint32_t i = 0; i < 256 * 256; i++)
+        if (im->byte_pairs[i].rank != RANK_NONE && !is_merge(h, im->byte_pairs[i]))
+            LILY_FAIL(err, LILY_ERR_FORMAT, "byte pair %u has a merge out of range", i);
     return LILY_OK;
 }
 

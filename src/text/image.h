@@ -20,7 +20,7 @@
 #include "base/err.h"
 
 enum {
-    IMAGE_MAX_IDS = 1 << 19,       /* at most 20 bits: a pair and its rank share 64, 20 + 20 + 24 */
+    IMAGE_MAX_IDS = 1 << 19,
     IMAGE_MAX_MERGES = 1 << 20,
     IMAGE_MAX_ADDED = 4096,
     IMAGE_MAX_ADDED_BYTES = 256,   /* of one added token's text */
@@ -28,7 +28,7 @@ enum {
     TOKEN_ADDED = 2,
     TOKEN_SPECIAL = 4
 };
-#define IMAGE_MAGIC UINT64_C(0x326567616d696b74)
+#define IMAGE_MAGIC UINT64_C(0x376567616d696b74)
 #define PIECE_EMPTY UINT32_MAX
 #define PIECE_PARTS UINT32_C(0x80000000) /* in piece_slot.id: not whole */
 #define PIECE_LONG UINT32_C(0x80000000)  /* in piece_slot.check */
@@ -55,21 +55,32 @@ struct piece_slot {
     uint32_t id;    /* PIECE_EMPTY, or an id with or without PIECE_PARTS */
 };
 
+/* What joining two ids is: rank RANK_NONE when no merge does. */
+struct merge {
+    uint32_t rank;
+    uint32_t result; /* the token it makes */
+};
+
+struct pair_slot {
+    uint64_t key; /* left << 32 | right, or PAIR_EMPTY */
+    struct merge merge;
+};
+
 struct image {
     const struct image_head *head;
     const uint32_t *offsets;         /* (n_ids + 1): where a token's bytes begin */
     const int32_t *byte_ids;         /* (256): the token of each single byte */
     const int32_t *added;            /* (n_added): ids in the order of their text */
     const struct piece_slot *pieces; /* (1 << piece_bits): base tokens by their bytes, linear probing */
-    const uint64_t *pairs;           /* (1 << pair_bits): left << 44 | right << 24 | rank, linear probing */
-    const uint32_t *results;         /* (n_merges): the token a merge makes */
+    const struct pair_slot *pairs;   /* (1 << pair_bits): linear probing */
+    const struct merge *byte_pairs;  /* (256, 256): of the tokens of two single bytes, [left][right] */
     const uint8_t *flags;            /* (n_ids): TOKEN_* */
     const uint8_t *bytes;            /* (n_bytes): of all tokens, by id */
 };
 
 /* Offsets of the sections behind a head and the size of the whole; false when the head's numbers are out of range. */
 struct image_layout {
-    size_t offsets, byte_ids, added, pieces, pairs, results, flags, bytes, size;
+    size_t offsets, byte_ids, added, pieces, pairs, byte_pairs, flags, bytes, size;
 };
 bool image_lay_out(const struct image_head *head, struct image_layout *out);
 
@@ -146,11 +157,22 @@ static inline const uint8_t *image_token(const struct image *im, uint32_t id, si
     return im->bytes + im->offsets[id];
 }
 
+/* Searches begin at the first of the four slots of a cache line: most end in that line. */
+static inline uint32_t image_home(uint64_t hash, uint32_t bits)
+{
+    return (uint32_t)(hash >> (64 - bits)) & ~UINT32_C(3);
+}
+
+static inline uint32_t piece_home(const struct image_head *head, struct piece_key key)
+{
+    return image_home(key.hash, head->piece_bits);
+}
+
 /* The slot of the base token with these bytes (n > 0), or the empty slot that ends the search. */
 static inline uint32_t piece_slot_of(const struct image *im, struct piece_key key, const uint8_t *p, size_t n)
 {
     uint32_t mask = (UINT32_C(1) << im->head->piece_bits) - 1;
-    for (uint32_t i = (uint32_t)(key.hash >> 32) & mask;; i = (i + 1) & mask) {
+    for (uint32_t i = piece_home(im->head, key);; i = (i + 1) & mask) {
         const struct piece_slot *s = im->pieces + i;
         if (s->id == PIECE_EMPTY) return i;
         if (s->head != key.head || s->check != key.check) continue;
@@ -163,24 +185,29 @@ static inline uint32_t piece_slot_of(const struct image *im, struct piece_key ke
 
 static inline uint64_t pair_key(uint32_t left, uint32_t right)
 {
-    return (uint64_t)left << 44 | (uint64_t)right << 24;
+    return (uint64_t)left << 32 | right;
 }
 
+/* Where the search for a pair begins. */
 static inline uint32_t pair_home(const struct image_head *head, uint64_t key)
 {
-    return (uint32_t)(image_mix(key ^ head->seed, UINT64_C(0x9E3779B97F4A7C15)) >> (64 - head->pair_bits));
+    return image_home(image_mix(key ^ head->seed, UINT64_C(0x9E3779B97F4A7C15)), head->pair_bits);
 }
 
-/* The rank of the merge of two ids, or RANK_NONE. */
-static inline uint32_t pair_rank(const struct image *im, uint32_t left, uint32_t right)
+static inline struct merge pair_find_from(const struct image *im, uint64_t key, uint32_t home)
+{
+    uint32_t mask = (UINT32_C(1) << im->head->pair_bits) - 1;
+    for (uint32_t i = home;; i = (i + 1) & mask) {
+        const struct pair_slot *s = im->pairs + i;
+        if (s->key == key) return s->merge;
+        if (s->key == PAIR_EMPTY) return (struct merge){RANK_NONE, 0};
+    }
+}
+
+static inline struct merge pair_find(const struct image *im, uint32_t left, uint32_t right)
 {
     uint64_t key = pair_key(left, right);
-    uint32_t mask = (UINT32_C(1) << im->head->pair_bits) - 1;
-    for (uint32_t i = pair_home(im->head, key);; i = (i + 1) & mask) {
-        uint64_t s = im->pairs[i];
-        if ((s ^ key) < (1 << 24)) return (uint32_t)s & 0xFFFFFF;
-        if (s == PAIR_EMPTY) return RANK_NONE;
-    }
+    return pair_find_from(im, key, pair_home(im->head, key));
 }
 
 #endif

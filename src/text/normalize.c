@@ -19,6 +19,31 @@ struct nfc {
     uint64_t active[TABLE_END / 64]; /* one bit per character: not inert */
 };
 
+/*
+ * The reference normalizes by Unicode 9: characters that came later stay as they are and where they are. Those of them
+ * that utf8proc would move or join, up to Unicode 16, some with their whole new block.
+ */
+static const struct {
+    uint32_t first, last;
+} NEWER[] = {
+    {0x7FD, 0x7FD},     {0x897, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
+    {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0xECE, 0xECE},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},
+    {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},   {0x105C0, 0x105F3}, {0x10D24, 0x10D27}, {0x10D40, 0x10D8F},
+    {0x10EAB, 0x10EAC}, {0x10EC2, 0x10EFF}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85}, {0x11070, 0x11070},
+    {0x1133B, 0x1133B}, {0x11380, 0x113E2}, {0x1145E, 0x1145E}, {0x11839, 0x1183A}, {0x11900, 0x11959},
+    {0x119E0, 0x119E0}, {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99}, {0x11D42, 0x11D45},
+    {0x11D97, 0x11D97}, {0x11F00, 0x11F5A}, {0x16100, 0x16139}, {0x16D40, 0x16D79}, {0x16FF0, 0x16FF1},
+    {0x1E030, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4D0, 0x1E4F9},
+    {0x1E5D0, 0x1E5FA},
+};
+
+static bool is_newer(uint32_t c)
+{
+    for (size_t i = 0; i < sizeof NEWER / sizeof *NEWER; i++)
+        if (c >= NEWER[i].first && c <= NEWER[i].last) return true;
+    return false;
+}
+
 static bool is_inert(const struct nfc *nfc, uint32_t c)
 {
     return c >= TABLE_END || !(nfc->active[c / 64] >> (c % 64) & 1);
@@ -48,7 +73,8 @@ static void decompose(struct chars *out, int32_t c)
 
 static uint8_t class_of(int32_t c)
 {
-    return (uint8_t)utf8proc_get_property(c)->combining_class;
+    uint8_t cls = (uint8_t)utf8proc_get_property(c)->combining_class;
+    return cls && is_newer((uint32_t)c) ? 0 : cls;
 }
 
 /* Stable sort of one run of combining characters by class. */
@@ -99,6 +125,7 @@ static void normalize_stretch(const char *text, size_t n, struct chars *chars, s
 static bool compute_inert(int32_t c, struct chars *chars, struct buf out[2])
 {
     const utf8proc_property_t *p = utf8proc_get_property(c);
+    if (is_newer((uint32_t)c)) return true;
     if (p->combining_class || (p->comb_index != UINT16_MAX && p->comb_index >= SECOND_OF_PAIR)) return false;
     if ((c >= 0x1161 && c <= 0x1175) || (c >= 0x11A8 && c <= 0x11C2)) return false;
     if (p->decomp_seqindex == UINT16_MAX || p->decomp_type) return true;

@@ -14,13 +14,34 @@ const char SPLIT_PATTERN[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]
                              "\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /*
- * The same language for PCRE2. White space is spelled out: PCRE2's \s also takes U+180E, the reference's does not. Runs
- * that nothing after them could shorten are possessive, so that a match of megabytes keeps no way back.
+ * The same language for PCRE2, with its classes pinned to Unicode 16, which the reference has: letters and marks, and
+ * numbers, that came after Unicode 14 (PCRE2 10.42) are listed, so that a newer library cuts the same pieces. White space
+ * is spelled out because PCRE2's \s takes U+180E, too. Runs that nothing after them could shorten are possessive, so that a
+ * match of megabytes keeps no way back.
  */
+#define NEW_LETTERS \
+    "\\x{897}\\x{cf3}\\x{ece}\\x{1c89}-\\x{1c8a}\\x{a7cb}-\\x{a7cd}\\x{a7da}-\\x{a7dc}\\x{105c0}-\\x{105f3}" \
+    "\\x{10d4a}-\\x{10d65}\\x{10d69}-\\x{10d6d}\\x{10d6f}-\\x{10d85}\\x{10ec2}-\\x{10ec4}" \
+    "\\x{10efc}-\\x{10eff}\\x{1123f}-\\x{11241}\\x{11380}-\\x{11389}\\x{1138b}\\x{1138e}\\x{11390}-\\x{113b5}" \
+    "\\x{113b7}-\\x{113c0}\\x{113c2}\\x{113c5}\\x{113c7}-\\x{113ca}\\x{113cc}-\\x{113d3}\\x{113e1}-\\x{113e2}" \
+    "\\x{11bc0}-\\x{11be0}\\x{11f00}-\\x{11f10}\\x{11f12}-\\x{11f3a}\\x{11f3e}-\\x{11f42}\\x{11f5a}\\x{1342f}" \
+    "\\x{13440}-\\x{13455}\\x{13460}-\\x{143fa}\\x{16100}-\\x{1612f}\\x{16d40}-\\x{16d6c}\\x{18cff}\\x{1b132}" \
+    "\\x{1b155}\\x{1df25}-\\x{1df2a}\\x{1e030}-\\x{1e06d}\\x{1e08f}\\x{1e4d0}-\\x{1e4ef}\\x{1e5d0}-\\x{1e5f0}" \
+    "\\x{2b739}\\x{2ebf0}-\\x{2ee5d}\\x{31350}-\\x{323af}"
+#define NEW_NUMBERS \
+    "\\x{10d40}-\\x{10d49}\\x{116d0}-\\x{116e3}\\x{11bf0}-\\x{11bf9}\\x{11f50}-\\x{11f59}" \
+    "\\x{16130}-\\x{16139}\\x{16d70}-\\x{16d79}\\x{1ccf0}-\\x{1ccf9}\\x{1d2c0}-\\x{1d2d3}" \
+    "\\x{1e4f0}-\\x{1e4f9}\\x{1e5f1}-\\x{1e5fa}"
 #define SPACES "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-static const char PCRE2_PATTERN[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]++|\\p{N}| ?[^" SPACES
-                                    "\\p{L}\\p{M}\\p{N}]++[\\r\\n]*+|[" SPACES "]*[\\r\\n]++|[" SPACES "]+(?![^" SPACES
-                                    "])|[" SPACES "]++";
+#define LETTERS "\\p{L}\\p{M}" NEW_LETTERS
+#define NUMBERS "\\p{N}" NEW_NUMBERS
+static const char PCRE2_PATTERN[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+                                    "|[^\\r\\n" LETTERS NUMBERS "]?[" LETTERS "]++"
+                                    "|[" NUMBERS "]"
+                                    "| ?[^" SPACES LETTERS NUMBERS "]++[\\r\\n]*+"
+                                    "|[" SPACES "]*[\\r\\n]++"
+                                    "|[" SPACES "]+(?![^" SPACES "])"
+                                    "|[" SPACES "]++";
 
 struct splitter {
     pcre2_code *code; /* owned; immutable once compiled */

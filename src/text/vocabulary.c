@@ -14,7 +14,7 @@ struct entry {
     uint8_t flags;
 };
 
-struct merge {
+struct rule { /* a merge */
     uint32_t left, right, result;
 };
 
@@ -26,7 +26,7 @@ struct vocabulary {
     uint32_t n_ids, cap_ids;
     uint32_t *slots; /* owned hash table of base ids by bytes; PIECE_EMPTY is free */
     uint32_t slot_bits, n_base;
-    struct merge *merges; /* owned, by rank */
+    struct rule *merges; /* owned, by rank */
     uint32_t n_merges, cap_merges;
     uint32_t n_added;
 };
@@ -193,7 +193,7 @@ lily_status vocabulary_add_merge(struct vocabulary *v, struct text_view left, st
     if (b < 0)
         LILY_FAIL(err, LILY_ERR_FORMAT, "merge %u (\"%.*s\", \"%.*s\") is not spelled in the byte alphabet", v->n_merges,
                   text_shown(left), left.data, text_shown(right), right.data);
-    struct merge m;
+    struct rule m;
     LILY_TRY(find_base(v, left, bytes, (size_t)a, &m.left, err));
     LILY_TRY(find_base(v, right, bytes + a, (size_t)b, &m.right, err));
     if (*slot_of(v, bytes, (size_t)(a + b)) == PIECE_EMPTY)
@@ -281,28 +281,54 @@ static lily_status fill_pairs(const struct vocabulary *v, uint8_t *block, const 
                               struct lily_err *err)
 {
     const struct image_head *head = (const struct image_head *)(const void *)block;
-    uint64_t *pairs = (uint64_t *)(void *)(block + at->pairs);
-    uint32_t *results = (uint32_t *)(void *)(block + at->results), mask = (UINT32_C(1) << head->pair_bits) - 1;
+    struct pair_slot *pairs = (struct pair_slot *)(void *)(block + at->pairs);
+    uint32_t mask = (UINT32_C(1) << head->pair_bits) - 1;
     memset(pairs, 0xFF, sizeof *pairs << head->pair_bits);
     for (uint32_t rank = 0; rank < v->n_merges; rank++) {
-        uint64_t key = pair_key(v->merges[rank].left, v->merges[rank].right);
+        const struct rule *r = v->merges + rank;
+        uint64_t key = pair_key(r->left, r->right);
         uint32_t i = pair_home(head, key);
-        for (; pairs[i] != PAIR_EMPTY; i = (i + 1) & mask)
-            if ((pairs[i] ^ key) < 1 << 24)
-                LILY_FAIL(err, LILY_ERR_FORMAT, "merges %u and %u join the same pair", (uint32_t)pairs[i] & 0xFFFFFF,
-                          rank);
-        pairs[i] = key | rank;
-        results[rank] = v->merges[rank].result;
+        for (; pairs[i].key != PAIR_EMPTY; i = (i + 1) & mask)
+            if (pairs[i].key == key)
+                LILY_FAIL(err, LILY_ERR_FORMAT, "merges %u and %u join the same pair", pairs[i].merge.rank, rank);
+        pairs[i] = (struct pair_slot){key, {rank, r->result}};
     }
     return LILY_OK;
 }
 
-/* Needs all other sections: a token is whole when merging its bytes gives it back. */
+static void fill_byte_pairs(uint8_t *block, const struct image_layout *at)
+{
+    struct image im;
+    struct merge *merges = (struct merge *)(void *)(block + at->byte_pairs);
+    image_view(block, at, &im);
+    for (uint32_t i = 0; i < 256 * 256; i++)
+        merges[i] = pair_find(&im, (uint32_t)im.byte_ids[i / 256], (uint32_t)im.byte_ids[i % 256]);
+}
+
+/* Sets the slots of a batch of base tokens whose merging is done: whole is what became itself again. */
+static void set_pieces(const struct image *im, struct piece_slot *pieces, const uint32_t *tokens, struct bpe_batch *batch,
+                       struct ids *ids)
+{
+    for (int i = 0; i < batch->n; i++) {
+        size_t n;
+        const uint8_t *p = image_token(im, tokens[i], &n);
+        ids_clear(ids);
+        bpe_batch_ids(im, batch, i, ids);
+        bool whole = ids->n == 1 && ids->data[0] == (int32_t)tokens[i];
+        struct piece_key key = piece_key(im->head->seed, p, n);
+        pieces[piece_slot_of(im, key, p, n)] =
+            (struct piece_slot){key.head, key.check, tokens[i] | (whole ? 0 : PIECE_PARTS)};
+    }
+    batch->n = 0;
+}
+
+/* Needs all other sections. */
 static void fill_pieces(const struct vocabulary *v, uint8_t *block, const struct image_layout *at)
 {
     struct image im;
-    struct bpe_work work = {0};
+    struct bpe_batch *batch = bpe_batch_new();
     struct ids ids = {0};
+    uint32_t tokens[BPE_LANES];
     image_view(block, at, &im);
     struct piece_slot *pieces = (struct piece_slot *)(void *)(block + at->pieces);
     memset(pieces, 0xFF, sizeof *pieces << im.head->piece_bits);
@@ -310,13 +336,15 @@ static void fill_pieces(const struct vocabulary *v, uint8_t *block, const struct
         size_t n;
         const uint8_t *p = image_token(&im, id, &n);
         if (!(im.flags[id] & TOKEN_BASE)) continue;
-        ids_clear(&ids);
-        bpe_encode(&im, &work, p, n, &ids);
-        bool whole = ids.n == 1 && ids.data[0] == (int32_t)id;
-        struct piece_key key = piece_key(v->seed, p, n);
-        pieces[piece_slot_of(&im, key, p, n)] = (struct piece_slot){key.head, key.check, id | (whole ? 0 : PIECE_PARTS)};
+        tokens[batch->n] = id;
+        bpe_batch_add(&im, batch, p, n);
+        if (batch->n < BPE_LANES) continue;
+        bpe_batch_run(&im, batch);
+        set_pieces(&im, pieces, tokens, batch, &ids);
     }
-    bpe_free(&work);
+    bpe_batch_run(&im, batch);
+    set_pieces(&im, pieces, tokens, batch, &ids);
+    bpe_batch_free(batch);
     ids_free(&ids);
 }
 
@@ -337,6 +365,7 @@ lily_status vocabulary_build(struct vocabulary *v, bool nfc, void **block, size_
     LILY_TRY_GOTO(fill_bytes(v, *block, &at, err), fail);
     LILY_TRY_GOTO(fill_added(v, *block, &at, err), fail);
     LILY_TRY_GOTO(fill_pairs(v, *block, &at, err), fail);
+    fill_byte_pairs(*block, &at);
     fill_pieces(v, *block, &at);
     return LILY_OK;
 fail:
