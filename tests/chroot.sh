@@ -16,6 +16,7 @@ done
 unshare -m true 2>/dev/null || skip 'mounts are not allowed here'
 mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
     grep -oE 'https?://[^ ]*/debian/?( |$)' | head -n 1 | tr -d ' ')
+[ -n "$mirror" ] || skip "apt's sources name no Debian mirror"
 root=$(mktemp -d /tmp/chroot-XXXXXX) || exit 1
 chmod 755 "$root"
 trap 'rm -rf --one-file-system "$root"' EXIT
@@ -43,7 +44,6 @@ verdict() {
     fi
 }
 
-echo "chroot: Debian 12 from ${mirror:=http://deb.debian.org/debian}"
 debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1
 rc=$?
 mv "$root.log" "$root/log"
