@@ -96,31 +96,30 @@ static struct json *custom_input(const struct tool_call *t)
     return out;
 }
 
+/* The one part of a message or of thoughts; without its text until it is done. */
+static void put_part(const struct call *c, const struct item *it, bool done, struct buf *out)
+{
+    const struct choice *ch = &c->choices[0];
+    bool thoughts = it->kind == ITEM_REASONING;
+    buf_printf(out, "{\"type\":\"%s\",", thoughts ? "reasoning_text" : "output_text");
+    if (!thoughts) buf_printf(out, "\"annotations\":[],\"logprobs\":[%s],", done ? buf_str(&ch->logprobs) : "");
+    put_member(out, "text", buf_str(thoughts ? &ch->reasoning : &ch->content) + it->begin, done ? it->end - it->begin : 0);
+    buf_addc(out, '}');
+}
+
 static void put_reasoning_item(const struct call *c, const struct item *it, bool done, struct buf *out)
 {
     const struct stream *s = c->dialect;
     const char *text = buf_str(&c->choices[0].reasoning) + it->begin;
     size_t n = it->end - it->begin;
-    buf_printf(out, "{\"id\":\"%s\",\"type\":\"reasoning\",\"summary\":[]", it->id);
-    if (done) {
-        buf_addz(out, ",\"content\":[{\"type\":\"reasoning_text\",");
-        put_member(out, "text", text, n);
-        buf_addz(out, "}]");
-    }
+    buf_printf(out, "{\"id\":\"%s\",\"type\":\"reasoning\",\"summary\":[],\"content\":[", it->id);
+    if (done) put_part(c, it, true, out);
+    buf_addc(out, ']');
     if (done && s->keep_reasoning) {
         buf_addc(out, ',');
         put_member(out, "encrypted_content", text, n);
     }
     buf_printf(out, ",\"status\":\"%s\"}", done ? "completed" : "in_progress");
-}
-
-static void put_text_part(const struct call *c, const struct item *it, bool done, struct buf *out)
-{
-    buf_addz(out, "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[");
-    if (done) buf_addz(out, buf_str(&c->choices[0].logprobs));
-    buf_addz(out, "],");
-    put_member(out, "text", buf_str(&c->choices[0].content) + it->begin, done ? it->end - it->begin : 0);
-    buf_addc(out, '}');
 }
 
 static void put_call_item(const struct call *c, const struct item *it, bool done, struct buf *out)
@@ -151,7 +150,7 @@ static void put_item(const struct call *c, const struct item *it, bool done, str
     } else if (it->kind == ITEM_MESSAGE) {
         buf_printf(out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"status\":\"%s\",\"content\":[", it->id,
                    done ? "completed" : "in_progress");
-        if (done) put_text_part(c, it, true, out);
+        if (done) put_part(c, it, true, out);
         buf_addz(out, "]}");
     } else {
         put_call_item(c, it, done, out);
@@ -270,7 +269,7 @@ static void part_event(struct call *c, const char *name, bool done, struct buf *
 {
     const struct item *it = begin_item_event(c, name, true, out);
     buf_addz(out, ",\"content_index\":0,\"part\":");
-    put_text_part(c, it, done, out);
+    put_part(c, it, done, out);
     end_event(out);
 }
 
@@ -299,10 +298,10 @@ static void close_item(struct call *c, struct buf *out)
     const struct choice *ch = &c->choices[0];
     if (!s->open) return;
     struct item *it = &s->items[s->n_items - 1];
-    if (out && it->kind == ITEM_REASONING)
-        text_event(c, "response.reasoning_text.done", "text", buf_str(&ch->reasoning) + it->begin, it->end - it->begin, out);
-    if (out && it->kind == ITEM_MESSAGE) {
-        text_event(c, "response.output_text.done", "text", buf_str(&ch->content) + it->begin, it->end - it->begin, out);
+    if (out && (it->kind == ITEM_REASONING || it->kind == ITEM_MESSAGE)) {
+        bool thoughts = it->kind == ITEM_REASONING;
+        const char *text = buf_str(thoughts ? &ch->reasoning : &ch->content) + it->begin;
+        text_event(c, thoughts ? "response.reasoning_text.done" : "response.output_text.done", "text", text, it->end - it->begin, out);
         part_event(c, "response.content_part.done", true, out);
     }
     if (out && it->kind >= ITEM_FUNCTION) call_done_events(c, it, out);
@@ -321,7 +320,7 @@ static struct item *open_item(struct call *c, enum item_kind kind, size_t begin,
     make_id(it->id, sizeof it->id, prefixes[kind]);
     s->open = true;
     if (out) item_event(c, "response.output_item.added", false, out);
-    if (out && kind == ITEM_MESSAGE) part_event(c, "response.content_part.added", false, out);
+    if (out && (kind == ITEM_MESSAGE || kind == ITEM_REASONING)) part_event(c, "response.content_part.added", false, out);
     return it;
 }
 
