@@ -354,8 +354,8 @@ static const char *state_name(const struct call *c)
 void call_tick(struct call *c, double now)
 {
     struct buf *out = &c->server->scratch;
+    if (c->preparing || !c->x || !c->streaming || http_waiting(c->x) > HTTP_HIGH) return;
     const char *state = c->ask.progress && c->endpoint->ops && c->endpoint->ops->progress ? state_name(c) : NULL;
-    if (!c->x || !c->streaming || http_waiting(c->x) > HTTP_HIGH) return;
     buf_clear(out);
     if (state && now - c->progress_ms >= progress_ms - 1) {
         c->endpoint->ops->progress(c, state, out);

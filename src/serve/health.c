@@ -89,12 +89,11 @@ void metrics_reply(struct server *s, struct http_exchange *x)
 static void put_call(const struct call *c, bool first, struct buf *out)
 {
     static const char *const names[] = {"prep", "queued", "prefill", "decode", "done"};
-    const struct job *j = c->choices[0].job;
+    const struct job *j = c->preparing ? NULL : c->choices[0].job; /* while it is being prepared, all but its name is P's */
     int state = c->preparing ? JOB_PREP : j ? atomic_load(&j->state) : JOB_DONE;
     buf_printf(out, "%s{\"id\":\"%s\",", first ? "" : ",", c->id);
     put_memberz(out, "path", c->path);
     buf_printf(out, ",\"state\":\"%s\",\"age_ms\":%.0f", names[state], clock_ms() - c->arrived_ms);
-    /* While it is being prepared the rest is P's. */
     if (!c->preparing)
         buf_printf(out, ",\"choices\":%d,\"prompt_tokens\":%d,\"read\":%d,\"position\":%d,\"stream\":%s,\"client\":%s", c->n_choices,
                    c->ask.spec.n_ids, j ? atomic_load(&j->done) : 0, j ? atomic_load(&j->position) : 0,

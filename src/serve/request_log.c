@@ -73,8 +73,9 @@ void request_log(const struct server_options *o, const struct call *c, const str
     put_textz(&l, "path", c ? c->path : h ? h->path : "-");
     put(&l, "status", "%.0f", status);
     if (c) put(&l, "ms", "%.1f", clock_ms() - c->arrived_ms);
-    if (c && c->n_choices) put_call(&l, c);
-    if (c && o->log_text) {
+    bool known = c && !c->preparing; /* else the rest is P's still */
+    if (known && c->n_choices) put_call(&l, c);
+    if (known && o->log_text) {
         const struct buf *prompt = &c->prompt.rendering.text, *answer = &c->choices[0].content;
         put_text(&l, "prompt_text", buf_str(prompt), prompt->len);
         put_text(&l, "answer_text", buf_str(answer), answer->len);

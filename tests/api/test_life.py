@@ -213,7 +213,7 @@ def test_slow_reader():
     data = json.dumps(chat_body([{"text": text, "repeat": 3000}], thinking=False, stream=True)).encode()
     s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     first = read_until(s, b"role")
-    time.sleep(0.5)
+    time.sleep(0.5 * SLOW)
     before = srv.metric("generated_tokens_total")
     time.sleep(0.3)
     assert srv.metric("generated_tokens_total") == before, "the engine goes on although nobody reads"
