@@ -54,6 +54,16 @@ $(PARTS): check-%:; @$(MAKE) check T=tests/$*/
 #: make bench          speed of the kernels of every tier
 bench: $(KERNELS)
 	$(if $(KERNELS),$(KERNELS) --bench)
+#: make bench-tokenizer speed of the tokenizer: loading, encoding, decoding (BENCH_TEXT: more files)
+BENCH_CORPORA := gitenberg_children_2 wordnet_glosses
+.PHONY: bench-tokenizer
+bench-tokenizer: $(BUILD)/tests/bench/bench_tokenizer $(TOKENIZER_JSON)
+	@for f in $(BENCH_CORPORA); do xz -dc tools/train/corpus/$$f.txt.xz | head -c 4000000 > $(BUILD)/tests/bench/$$f.txt; done
+	@xz -dc tests/data/corpus/promessi_sposi.txt.xz > $(BUILD)/tests/bench/promessi_sposi.txt
+	@$< $(dir $(TOKENIZER_JSON)) $(BUILD)/tests/bench/cache \
+	  $(patsubst %,$(BUILD)/tests/bench/%.txt,$(BENCH_CORPORA) promessi_sposi) $(BENCH_TEXT)
+$(BUILD)/tests/bench/bench_tokenizer: $(BUILD)/tests/bench/bench_tokenizer.o $(BUILD)/liblily.a
+	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) -o $@
 
 #: make check-san      unit, golden and fault suites under AddressSanitizer and UBSan, then each fuzzer for 15 s
 check-san:

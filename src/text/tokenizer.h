@@ -51,8 +51,8 @@ bool tokenizer_is_added(const struct tokenizer *t, int32_t id);   /* one of the 
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id); /* an added token with special: true */
 
 /*
- * Appends the ids of n bytes of text. Invalid UTF-8 is taken byte by byte as it is (never an error): each maximal invalid
- * sequence becomes U+FFFD. Memory is O(n), time O(n log n) at worst.
+ * Appends the ids of n bytes of text. Invalid UTF-8 is never an error: each maximal invalid sequence is encoded as U+FFFD.
+ * Memory is O(n), time O(n log n) at worst.
  */
 void tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, struct ids *out);
 /* The same, but the spelling of an added token is that token. */
