@@ -104,6 +104,16 @@ static lily_status store(const struct opt *o, char *values, const char *text, st
     LILY_FAIL(err, LILY_ERR_INTERNAL, "an option of no kind");
 }
 
+/* Hints at every option that begins with the first len bytes of name. */
+static void hint_starts(const struct flat *f, const char *name, size_t len, struct lily_err *err)
+{
+    struct buf list = {0};
+    for (int i = 0; i < f->n; i++)
+        if (strncmp(f->opt[i]->name, name, len) == 0) buf_printf(&list, "%s--%s", list.len ? ", " : "", f->opt[i]->name);
+    err_hint(err, "it begins %s", buf_str(&list));
+    buf_free(&list);
+}
+
 /* What getopt could not place: an unknown option, an ambiguous start of one, or a value where none belongs. */
 static lily_status explain(const struct command *c, const struct flat *f, const char *word, struct lily_err *err)
 {
@@ -129,7 +139,8 @@ static lily_status explain(const struct command *c, const struct flat *f, const 
     }
     err_set(err, LILY_ERR_USAGE, "%s: %s option --%s", c->name, starts_some ? "ambiguous" : "unknown", shortened);
     const char *near = nearest_name(shortened, names, f->n);
-    if (near) err_hint(err, "did you mean --%s?", near);
+    if (starts_some) hint_starts(f, name, len, err);
+    else if (near) err_hint(err, "did you mean --%s?", near);
     else err_hint(err, "lily help %s lists the options", c->name);
     return LILY_ERR_USAGE;
 }
@@ -179,7 +190,8 @@ lily_status opts_parse(const struct command *c, int argc, char **argv, void *arg
     *n = argc - optind;
     if (((struct common_args *)args)->help || *n <= c->max_args) return LILY_OK;
     err_set(err, LILY_ERR_USAGE, "%s: one word too many: \"%.60s\"", c->name, argv[optind + c->max_args]);
-    err_hint(err, c->max_args ? "text of several words goes into quotes" : "lily help %s shows the usage", c->name);
+    if (c->max_args) err_hint(err, "usage: lily %s [options] %s; several words go into quotes", c->name, c->usage);
+    else err_hint(err, "lily help %s shows the usage", c->name);
     return LILY_ERR_USAGE;
 }
 

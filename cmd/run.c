@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "body.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -76,8 +77,8 @@ static lily_status read_text(const char *word, struct buf *out, struct lily_err 
         if (st != LILY_OK) return st;
     }
     if (out->len) return LILY_OK;
-    err_set(err, LILY_ERR_USAGE, "run: no prompt");
-    err_hint(err, piped ? "stdin was empty" : "give a PROMPT, pipe a text in, or use lily chat");
+    err_set(err, LILY_ERR_USAGE, piped ? "run: no prompt: stdin was empty" : "run: no prompt");
+    err_hint(err, "give a PROMPT, pipe a text in, or use lily chat");
     return LILY_ERR_USAGE;
 }
 
@@ -138,6 +139,13 @@ static void print_answer(const struct answer *r, const struct bundle *b)
     print_json(top);
 }
 
+/* An answer of nothing would look like a failure. */
+static void say_if_only_thinking(const struct answer *r)
+{
+    if (r->finish == FINISH_LENGTH && !r->text.len && r->reasoning.len)
+        log_note("the answer ended in its thinking, after %zu tokens: raise --max-tokens, or use --no-think", r->ids.n);
+}
+
 /* Loads the weights and answers. */
 static lily_status answer_prompt(const struct run_args *a, struct bundle *b, const struct prompt *prompt,
                                  const struct json *tools, struct lily_err *err)
@@ -164,6 +172,7 @@ static lily_status answer_prompt(const struct run_args *a, struct bundle *b, con
     lily_status st = show_answer(&job, a->common.json ? NULL : &screen, report, &answer, err);
     if (st == LILY_OK) {
         if (a->common.json) print_answer(&answer, b);
+        else say_if_only_thinking(&answer);
         if (a->common.verbose) fprintf(stderr, "seed %llu\n", (unsigned long long)params.seed);
         if (report) show_report(&answer);
         if (answer.finish == FINISH_CANCELLED && screen_alive()) st = LILY_ERR_CANCELLED;

@@ -73,10 +73,12 @@ expect 'unknown option' fails_with 2 'run: unknown option --tmep'
 expect 'unknown option: nearest' has "$err" 'hint: did you mean --temp?'
 run run hi --top 1
 expect 'ambiguous option' fails_with 2 'ambiguous option --top'
+expect 'ambiguous option: which' has "$err" 'hint: it begins --top-k, --top-p'
 run run hi -Z
 expect 'unknown letter' fails_with 2 'run: unknown option -Z'
 run run one two
 expect 'one word too many' fails_with 2 'one word too many: "two"'
+expect 'one word too many: usage' has "$err" 'lily run [options] [PROMPT]; several words go into quotes'
 run info extra
 expect 'a word where none belongs' fails_with 2 'one word too many'
 
@@ -128,7 +130,7 @@ expect 'no prompt' fails_with 2 'run: no prompt'
 run -i '' run -m $TINY --json
 expect 'no prompt, as JSON: status' is "$rc" 2
 if [ -n "$have_python" ]; then
-    expect 'no prompt, as JSON' json 'v["error"]["message"] == "run: no prompt" and v["error"]["hint"]'
+    expect 'no prompt, as JSON' json 'v["error"]["message"] == "run: no prompt: stdin was empty" and v["error"]["hint"]'
     run run --json --temp x
     expect 'an error in the options, as JSON' json '"--temp" in v["error"]["message"] and v["error"]["hint"] is None'
     run run --tempp x --json

@@ -6,10 +6,12 @@ ask() { run run -m $TINY --ctx 2048 "$@"; }
 
 # Prompts.
 ask hi -n 8 --temp 0
-expect 'an answer: status' is "$rc" 0
-expect 'an answer: silent stderr' is "$err" ''
+expect 'only thinking: status' is "$rc" 0
+expect 'only thinking: stderr says so' has "$err" 'ended in its thinking, after 8 tokens'
 ask hi -n 8 --temp 0 --no-think
 answer=$out
+expect 'an answer: status' is "$rc" 0
+expect 'an answer: silent stderr' is "$err" ''
 expect 'an answer without thinking' test -s "$tmp/out"
 expect 'it ends with a line feed' is "$(tail -c 1 "$tmp/out" | od -An -c | tr -d ' ')" '\n'
 run -i 'hi' run -m $TINY --ctx 2048 -n 8 --temp 0 --no-think
