@@ -106,7 +106,7 @@ lily_status file_write_atomic(const char *path, const void *data, size_t n, stru
     int fd = mkostemp(tmp.data, O_CLOEXEC);
     lily_status st;
     if (fd < 0) {
-        st = err_set(err, LILY_ERR_IO, "%s: cannot create: %s", tmp.data, strerror(errno));
+        st = err_set(err, LILY_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
         goto out;
     }
     st = write_all(fd, path, data, n, err);

@@ -93,7 +93,7 @@ void rendering_free(struct rendering *r)
 static lily_status refuse(struct renderer *w, const char *message, const char *place)
 {
     err_set(w->err, LILY_ERR_FORMAT, "%s", message);
-    err_hint(w->err, "see %s", place);
+    err_hint(w->err, "the model's chat template refuses %s", place);
     return LILY_ERR_FORMAT;
 }
 

@@ -19,7 +19,7 @@ refused() {
 }
 
 dir=$tmp/nowhere
-refused 'no folder' nowhere
+refused 'no folder' 'nowhere: there is no such folder'
 mkdir "$tmp/empty"
 dir=$tmp/empty
 refused 'an empty folder' config.json
