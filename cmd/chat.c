@@ -176,6 +176,7 @@ static lily_status run_chat(void *args, int n, char **words, struct lily_err *er
         struct buf history = {0};
         if (c.terminal) history_path(a, &history);
         if (c.terminal) greet(&c);
+        if (a->load) chat_show_place(&c);
         struct input *in = input_open(buf_str(&history));
         st = loop(&c, in, err);
         input_close(in);

@@ -37,6 +37,9 @@ struct chat {
 /* Answers the last user message of the conversation and adds the answer to it. */
 lily_status chat_answer(struct chat *c, struct lily_err *err);
 
+/* Shows, on a terminal, the last messages of a conversation that was loaded or gone back to: one sees where one is. */
+void chat_show_place(struct chat *c);
+
 /* A line that begins with a slash. Failures leave the chat as it was. */
 lily_status chat_command(struct chat *c, const char *line, struct lily_err *err);
 

@@ -59,8 +59,7 @@ static lily_status save(struct chat *c, const char *arg, struct lily_err *err)
     return LILY_OK;
 }
 
-/* The last messages of a conversation that was loaded or gone back to, so that one sees where one is. */
-static void show_place(struct chat *c)
+void chat_show_place(struct chat *c)
 {
     const struct branch *b = talk_branch(&c->talk);
     for (int i = b->n > 2 ? b->n - 2 : 0; c->terminal && i < b->n; i++) {
@@ -82,7 +81,7 @@ static lily_status load(struct chat *c, const char *arg, struct lily_err *err)
 {
     LILY_TRY(need_file(arg, "load", err));
     LILY_TRY(talk_load(&c->talk, arg, err));
-    show_place(c);
+    chat_show_place(c);
     return LILY_OK;
 }
 
@@ -107,7 +106,7 @@ static lily_status branch(struct chat *c, const char *arg, struct lily_err *err)
     if (*arg) {
         LILY_TRY(talk_go(&c->talk, arg, &made, err));
         if (made) say(c, "A new branch, from here; /branch lists them, /branch main goes back.");
-        else show_place(c);
+        else chat_show_place(c);
         return LILY_OK;
     }
     for (int i = 0; i < c->talk.n; i++) {
@@ -127,15 +126,15 @@ static lily_status stats(struct chat *c, const char *arg, struct lily_err *err)
     int ctx = model_plan(c->bundle.model)->ctx;
     if (c->have_last) {
         const struct answer *a = &c->last;
-        printf("last answer  %d tokens read: %d cached, %d computed; %zu written, %d of them thinking\n", a->prompt_tokens,
+        printf("last answer  %d tokens read: %d cached, %d computed; %zu written, %d thinking\n", a->prompt_tokens,
                a->read.reused, a->read.computed, a->ids.n, a->reasoning_tokens);
         printf("speed        %.1f tokens/s read, %.1f written\n", answer_prefill_speed(a), answer_decode_speed(a));
         printf("context      %d of %d tokens\n", a->prompt_tokens + (int)a->ids.n, ctx);
     } else {
         printf("context      0 of %d tokens\n", ctx);
     }
-    printf("whole chat   %llu answers: %ld tokens read, %ld of them cached, %ld written\n", (unsigned long long)c->answers, c->read,
-           c->cached, c->written);
+    printf("whole chat   %llu answer%s: %ld tokens read, %ld cached; %ld written\n", (unsigned long long)c->answers,
+           c->answers == 1 ? "" : "s", c->read, c->cached, c->written);
     return LILY_OK;
 }
 
@@ -155,9 +154,9 @@ static lily_status help(struct chat *c, const char *arg, struct lily_err *err)
     (void)arg;
     (void)err;
     for (int i = 0; i < n; i++) printf("  /%s %-*s %s\n", table[i].name, 16 - (int)strlen(table[i].name), table[i].arg, table[i].help);
-    puts("A backslash at the end of a line goes on in the next; pasted lines stay one message.\n"
-         "A message that begins with a slash is written with two. Ctrl-C stops an answer,\n"
-         "Ctrl-D ends the chat.");
+    puts("A backslash at the end of a line goes on in the next; pasted lines stay one\n"
+         "message. A message that begins with a slash is written with two. Ctrl-C stops an\n"
+         "answer, Ctrl-D ends the chat.");
     return LILY_OK;
 }
 

@@ -84,6 +84,8 @@ expect 'the chat goes on' is "$out" "$first"
 expect 'the status tells' is "$rc" 2
 chat '/retry\n'
 expect '/retry of nothing' has "$err" 'nothing to answer again'
+chat "/save $tmp/nowhere/file\n"
+expect '/save where no folder is' has "$err" "lily: $tmp/nowhere/file: cannot create"
 chat '/undo\n'
 expect '/undo of nothing' has "$err" 'nothing to take back'
 chat '/save\n'
@@ -142,6 +144,9 @@ send /quit\r' --logit-bias "$x=100"
     expect 'Ctrl-C stops the answer' has "$out" '(stopped)'
     expect 'and only the answer' has "$out" 'last answer'
     expect 'typed: /quit' is "$rc" 0
+    term 'wait > hello
+send \x04' --load "$tmp/saved.json"
+    expect '--load shows where the conversation is' is "$rc" 0
     term 'wait > 
 sleep 0.5
 send hel\x03
