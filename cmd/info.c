@@ -144,11 +144,11 @@ static void print_plan(const struct memory_plan *p, bool fits)
     const struct {
         const char *name;
         size_t bytes;
-    } rows[] = {{"weights", p->weights}, {"kv", p->kv},       {"borders", p->borders},
+    } rows[] = {{"weights", p->weights}, {"kv", p->kv},       {"saved states", p->borders},
                 {"scratch", p->scratch}, {"total", p->total}, {"limit", p->limit}};
     char text[32];
     printf("\nMemory plan for %d tokens of context\n", p->ctx);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) printf("  %-10s %10s\n", rows[i].name, size_text(text, rows[i].bytes));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) printf("  %-12s %10s\n", rows[i].name, size_text(text, rows[i].bytes));
     if (!fits) puts("  It does not fit: lower --ctx, free memory, or raise --memory-limit.");
 }
 

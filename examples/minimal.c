@@ -1,4 +1,6 @@
-/* Asks one question and prints the answer as it comes: minimal MODEL_DIR QUESTION */
+/* Asks one question and prints the answer as it comes: minimal MODEL_DIR QUESTION
+   After make install (with a PREFIX of your own: PKG_CONFIG_PATH=PREFIX/lib/pkgconfig):
+   cc -o minimal minimal.c $(pkg-config --cflags --libs lily) */
 #include <lily/lily.h>
 #include <stdio.h>
 

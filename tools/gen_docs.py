@@ -19,7 +19,7 @@ VALUES = {
 }
 ENVIRONMENT = [
     ("LILY_MODEL", "The checkpoint folder that is used when a command gets no \\fB\\-m\\fR."),
-    ("XDG_CACHE_HOME", "Compiled tokenizers and packed weights go to its folder lily (default: ~/.cache)."),
+    ("XDG_CACHE_HOME", "Compiled tokenizers go to its folder lily (default: ~/.cache)."),
     ("XDG_STATE_HOME", "The history of lily chat goes to its folder lily (default: ~/.local/state)."),
     ("HF_HUB_CACHE, HF_HOME", "Where downloaded models lie; looked through for the newest one."),
     ("HOME", "Stands in where a variable above is not set."),
@@ -71,8 +71,8 @@ def man_page(data):
         ".SH NAME", "lily \\- run language models of the Qwen3.6\\-35B\\-A3B family",
         ".SH SYNOPSIS", ".B lily", "\\fICOMMAND\\fR [\\fIoptions\\fR] ...",
         ".SH DESCRIPTION",
-        "lily runs one family of language models, Qwen3.6\\-35B\\-A3B, from its 4\\-bit MLX checkpoint, on the processor or a "
-        "graphics card. Data goes to standard output, messages and progress to standard error.",
+        "lily runs one family of language models, Qwen3.6\\-35B\\-A3B, from its 4\\-bit MLX checkpoint, on the "
+        "processor. Data goes to standard output, messages and progress to standard error.",
         "Without \\fB\\-m\\fR a command takes the model of \\fBLILY_MODEL\\fR, else the newest pulled one, else the demo model.",
         ".SH COMMANDS",
     ]
