@@ -9,7 +9,7 @@ enum { MAX_DEPTH = 64 };
 
 struct scan scan_begin(const char *text, size_t n)
 {
-    return (struct scan){.text = text, .n = n};
+    return (struct scan){.text = n ? text : "", .n = n};
 }
 
 static lily_status unexpected(const struct scan *s, const char *expected, struct lily_err *err)
