@@ -7,7 +7,6 @@ MAKEFLAGS += -rR --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
-CC ?= gcc
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -17,19 +16,15 @@ PREFIX ?= /usr/local
 VERSION := $(shell cat VERSION)
 # V=1 shows the commands.
 Q := $(if $(V),,@)
-
 include mk/config.mk
 include mk/build.mk
 include mk/tests.mk
 include mk/install.mk
-
 .PHONY: all help clean demo docs compile_commands.json
 all: lily liblily.a
-
 #: make demo           build, then tell a story with the small model that comes with lily
 demo: lily
 	./lily run -m models/demo "Tell me a short story about a fox and a lantern."
-
 #: make docs           the man page and the completions again, after a change of commands or options
 docs: lily
 	python3 tools/gen_docs.py ./lily
@@ -39,7 +34,6 @@ compile_commands.json:
 	@{ echo '['; sed '$$!s/$$/,/' $@.tmp; echo ']'; } >$@; rm -f $@.tmp
 shell_word = '$(subst ','\'',$1)'
 command_of = {"directory": "$(CURDIR)", "file": "$1", "command": "$(subst ",\",$(CC) $(CFLAGS_ALL) $(call isa_of,$1) -c $1)"}
-
 #: make clean          remove what was built
 clean:
 	rm -rf build lily liblily.a compile_commands.json lily-*.tar.gz

@@ -55,13 +55,8 @@ $(PARTS): check-%:; @$(MAKE) check T=tests/$*/
 bench: $(KERNELS)
 	$(if $(KERNELS),$(KERNELS) --bench)
 #: make bench-tokenizer speed of the tokenizer: loading, encoding, decoding (BENCH_TEXT: more files)
-BENCH_CORPORA := gitenberg_children_2 wordnet_glosses
-.PHONY: bench-tokenizer
 bench-tokenizer: $(BUILD)/tests/bench/bench_tokenizer $(TOKENIZER_JSON)
-	@for f in $(BENCH_CORPORA); do xz -dc tools/train/corpus/$$f.txt.xz | head -c 4000000 > $(BUILD)/tests/bench/$$f.txt; done
-	@xz -dc tests/data/corpus/promessi_sposi.txt.xz > $(BUILD)/tests/bench/promessi_sposi.txt
-	@$< $(dir $(TOKENIZER_JSON)) $(BUILD)/tests/bench/cache \
-	  $(patsubst %,$(BUILD)/tests/bench/%.txt,$(BENCH_CORPORA) promessi_sposi) $(BENCH_TEXT)
+	@tests/bench/tokenizer.sh $^ $(BENCH_TEXT)
 $(BUILD)/tests/bench/bench_tokenizer: $(BUILD)/tests/bench/bench_tokenizer.o $(BUILD)/liblily.a
 	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) -o $@
 
@@ -97,6 +92,6 @@ check-all:
 	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" tests/chroot.sh
 #: make counts         the counts of the last run of each suite, in the form of tests/min_counts
 counts:; @cat build/*/counts-* 2>/dev/null
-.PHONY: check check-clients bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench counts suite-san suite-tsan suite-qemu suite-fuzz
+.PHONY: check check-clients bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz
 ALL_SRC = $(LIB_SRC) $(CMD_SRC) $(TEST_C) $(KERNEL_SRC) $(FUZZ_SRC) $(wildcard tests/fuzz/replay.c)
 -include $(patsubst %.c,$(BUILD)/%.d,$(ALL_SRC))

@@ -214,20 +214,25 @@ def copy_text(d, n=None):
     return "\n".join(d.words(r.randint(1, 5)) for _ in range(max(1, n // 5)))
 
 
+def order(d, n=None):
+    """Words one on each line, or backwards."""
+    n = n or d.r.randint(2, 8)
+    ws = [d.word() for _ in range(n)]
+    rev = d.chance(0.3) and n < 6
+    q = d.say(("Write these words {h}: {t}", "List these words {h}: {t}", "Put these words {h}: {t}", "Give me these words {h}: {t}")).format(
+        h="in reverse order" if rev else "one on each line", t=", ".join(ws))
+    ans = ", ".join(ws[::-1]) if rev else "\n".join(ws)
+    return case("copy", [u(q)], ans, {"equals": ans}, "I go through the words in order." if not rev else "I start with the last word.")
+
+
 def copy(d, n=None):
     x = d.r.random()
     if x < 0.3:
         w = d.r.choice(("READY", "ok", "OK", "yes", "hello", "done", "pong", "hi", "no", "ready", "Hello", "test")) if d.chance(0.5) else d.word()
         w = w if d.chance(0.7) else w.upper()
         return case("copy", [u(d.say(SAYWORD).format(w=w))], w, {"equals": w}, d.r.choice((f"The user wants me to say {w}.", f"I only have to say {w}.")))
-    if x < 0.4:
-        n = n or d.r.randint(2, 8)
-        ws = [d.word() for _ in range(n)]
-        rev = d.chance(0.3) and n < 6
-        q = d.say(("Write these words {h}: {t}", "List these words {h}: {t}", "Put these words {h}: {t}", "Give me these words {h}: {t}")).format(
-            h="in reverse order" if rev else "one on each line", t=", ".join(ws))
-        ans = ", ".join(ws[::-1]) if rev else "\n".join(ws)
-        return case("copy", [u(q)], ans, {"equals": ans}, "I go through the words in order." if not rev else "I start with the last word.")
+    if x < 0.4 and not d.held:
+        return order(d, n)
     t = copy_text(d, n)
     quote = "\n" not in t and d.chance(0.25)
     q = d.say(REPEAT).format(t=f'"{t}"' if quote else t)
@@ -377,16 +382,22 @@ def stop_case(d):
     return d.r.choice((chat.simple, recall, copy, oneword, story_case))(d)
 
 
-MAKERS = {"recall": lambda d: recall(d) if d.chance(0.62) else listing(d),
+MAKERS = {"recall": lambda d: recall(d) if d.held or d.chance(0.62) else listing(d), "table": listing, "order": order, "calls": tools.several,
           "recall8k": lambda d: recall(d, 7300), "recall32k": lambda d: recall(d, 29500), "copy": copy, "tools": tools.case, "think": think_case, "system": system,
           "json": json_case, "help": chat.help_case, "stop": stop_case, "story": story_case, "chat": chat.talk, "simple": chat.simple,
           "followup": chat.followup}
 
 
+LONG_LISTS = ("recall", "copy", "system", "json", "help")   # their own wordings have a held-out part
+HELD_FRAMES = ["Quick question. {q}", "Good morning! {q}", "Excuse me. {q}", "Hi there. {q}", "One more thing. {q}"]
+
+
 def finish(d, c, skill):
-    """Thinking on or off, and now and then a system prompt that changes nothing."""
+    """Thinking on or off, and now and then a system prompt that changes nothing; tests put the request into a frame of theirs."""
     c["think"] = d.chance(0.5)
     last = c["messages"][-1]
+    if d.held and last["role"] == "user" and c["skill"] not in LONG_LISTS:
+        last["content"] = d.r.choice(HELD_FRAMES).replace("{q}", last["content"])
     if not d.held and last["role"] == "user" and d.chance(0.15) and "equals" not in c["check"]:
         last["content"] = d.r.choice(("Please. {q}", "{q} Thank you.", "Hey! {q}", "{q} Please.", "I have a question. {q}", "{q} Answer shortly.", "OK. {q}", "{q}!")).format(q="{q}").replace("{q}", last["content"])
     if not c.get("system") and d.chance(0.25):

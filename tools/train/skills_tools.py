@@ -132,12 +132,21 @@ def base(d, messages, answer, check, reasoning, tools, calls=None):
             "answer": answer, "calls": calls, "check": check}
 
 
-def case(d):
-    x = d.r.random()
+def several(d):
+    """Several calls, or two different wishes, in one request."""
+    return case(d, d.r.uniform(0.14, 0.38))
+
+
+def case(d, x=None):
+    """x chooses the form; tests of the skill itself leave out requests for several calls, which are a skill of their own."""
+    if x is None:
+        x = d.r.random()
+        if d.held and 0.14 <= x < 0.38:
+            x += 0.3
     usr = lambda t: {"role": "user", "content": t}
     if x < 0.14:                                       # nothing fits
         import skills_cases as S
-        c = d.r.choice((S.chat.simple, S.copy, S.chat.simple, lambda q: S.recall(q, 0), S.story_case if not d.held else S.copy))(d)
+        c = d.r.choice((S.chat.simple, lambda q: S.recall(q, 0)) if d.held else (S.chat.simple, S.copy, S.chat.simple, lambda q: S.recall(q, 0), S.story_case))(d)
         have = tool_list(d, [ask(d)[0]])
         return {**c, "skill": "tools", "tools": have, "reasoning": c["reasoning"] + d.r.choice((" No tool is needed.", " I do not need a tool."))}
     sch, q, call, result, ans = ask(d)

@@ -1,6 +1,9 @@
 """Word lists of the training generators and the skill tests, and the split into train and held-out halves.
 
-Standard library only. A word is held out when crc32(word) % 8 == 0; of a list of wordings the last fifth is held out.
+Standard library only. Training leaves out every word with crc32(word) % 8 == 0, and the last fifth of a list of wordings. Tests
+draw the held-out names of people and wordings that training never saw: of a list that combines parts into many wordings the
+held-out fifth, else a known clause inside a frame kept for the tests (skills_cases.HELD_FRAMES). Common nouns, cities and the
+like are those of training; codes, numbers and made-up words are new every time.
 """
 import itertools
 import os
@@ -47,6 +50,9 @@ SYL2 = L("a e i o u a e i o ai ee oa ou ia")
 SYL3 = L("n r l s m t x k nd rt sh ck lt ng")
 
 
+MANY = 40                       # wordings: a list this long combines parts, and its held-out fifth is like the rest
+
+
 def is_held(word):
     return zlib.crc32(word.encode()) % 8 == 0
 
@@ -80,12 +86,12 @@ class Draw:
         self.r, self.held = rng, held
 
     def of(self, lst):
-        return self.r.choice(part(lst, self.held))
+        return self.r.choice(part(lst, self.held and lst is NAMES))
 
     def say(self, forms):
-        """One of several wordings; the last fifth (at least one, if there are three) is held out."""
+        """One of several wordings; training leaves out the last fifth (at least one, if there are three), tests draw it."""
         n = max(1, len(forms) // 5) if len(forms) >= 3 else 0
-        return self.r.choice(forms[len(forms) - n:] if self.held and n else forms[:len(forms) - n])
+        return self.r.choice(forms[len(forms) - n:] if self.held and len(forms) >= MANY else forms[:len(forms) - n])
 
     def chance(self, p):
         return self.r.random() < p
