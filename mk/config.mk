@@ -34,7 +34,7 @@ BASE_FLAGS := -std=c17 -D_GNU_SOURCE -DLILY_VERSION='"$(VERSION)"' -Isrc -Iinclu
 OPT := $(if $(filter debug,$(MODE)),-O1 -DLILY_DEBUG,-O3)
 # SAN with "fuzzer" (clang) instruments the library for tests/fuzz.
 ifneq ($(SAN),)
-OPT := -O1 -fno-omit-frame-pointer -DLILY_SAN -fsanitize=$(subst fuzzer,fuzzer-no-link,$(SAN)) \
+OPT := -O2 -fno-omit-frame-pointer -DLILY_SAN -fsanitize=$(subst fuzzer,fuzzer-no-link,$(SAN)) \
   $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=undefined)
 endif
 CFLAGS_ALL = $(BASE_FLAGS) $(OPT) $(PKG_CFLAGS) $(CFLAGS)
