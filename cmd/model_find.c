@@ -26,10 +26,10 @@ static bool is_model(const char *dir)
     struct model_config config;
     struct buf path = {0};
     file_join(&path, dir, "model.safetensors.index.json");
-    bool weights = file_exists(buf_str(&path));
+    bool weights = access(buf_str(&path), R_OK) == 0; /* not a link whose file is still to come */
     if (!weights) {
         file_join(&path, dir, "model.safetensors");
-        weights = file_exists(buf_str(&path));
+        weights = access(buf_str(&path), R_OK) == 0;
     }
     buf_free(&path);
     if (!weights || config_load(dir, &config, NULL) != LILY_OK) return false;
@@ -96,6 +96,10 @@ lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_
     struct newest pulled = {0};
     struct buf hub = {0};
     buf_clear(dir);
+    if (a->dir && !*a->dir) {
+        err_set(err, LILY_ERR_USAGE, "--model: \"\" names no folder");
+        return LILY_ERR_USAGE;
+    }
     if (a->dir) {
         buf_addz(dir, a->dir);
         return LILY_OK;

@@ -34,6 +34,7 @@ lily_status file_map_open(const char *path, struct file_map *out, struct lily_er
     LILY_TRY(open_regular(path, &fd, &out->size, err));
     if (out->size == 0) {
         close(fd);
+        out->data = (const uint8_t *)""; /* so that no reader hands NULL to memcmp and its like */
         return LILY_OK;
     }
     void *p = mmap(NULL, out->size, PROT_READ, MAP_SHARED, fd, 0);
@@ -46,7 +47,7 @@ lily_status file_map_open(const char *path, struct file_map *out, struct lily_er
 
 void file_map_close(struct file_map *map)
 {
-    if (map->data) munmap((void *)(uintptr_t)map->data, map->size);
+    if (map->data && map->size) munmap((void *)(uintptr_t)map->data, map->size);
     memset(map, 0, sizeof *map);
 }
 
@@ -121,7 +122,8 @@ out:
 
 bool file_exists(const char *path)
 {
-    return access(path, F_OK) == 0;
+    struct stat sb;
+    return lstat(path, &sb) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 bool file_is_dir(const char *path)

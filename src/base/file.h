@@ -13,11 +13,11 @@
 #include "base/err.h"
 
 struct file_map {
-    const uint8_t *data; /* owned mapping, read-only; any alignment inside; NULL for an empty file */
+    const uint8_t *data; /* owned mapping, read-only; any alignment inside; readable, too, where size is 0; NULL: closed */
     size_t size;
 };
 
-/* Maps a regular file. A file that shrinks while mapped is a fault of its owner: lily maps only model files. */
+/* Maps a regular file. A file that shrinks while mapped raises SIGBUS, which the program makes an error. */
 lily_status file_map_open(const char *path, struct file_map *out, struct lily_err *err);
 void file_map_close(struct file_map *map);
 /* Tells the system that a range of the mapping is no longer needed (whole pages inside it are dropped). */
@@ -29,6 +29,7 @@ lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struc
 /* Writes through a temporary file in the same folder, fsync, rename: readers see the old file or the new one. */
 lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err);
 
+/* Whether the name is taken. A link that leads nowhere takes it too, so that opening it says what is wrong. */
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 /* mkdir -p with mode 0700 for what is created. */
