@@ -176,6 +176,7 @@ static lily_status answer_prompt(const struct run_args *a, struct bundle *b, con
         if (a->common.verbose) fprintf(stderr, "seed %llu\n", (unsigned long long)params.seed);
         if (report) show_report(&answer);
         if (answer.finish == FINISH_CANCELLED && screen_alive()) st = LILY_ERR_CANCELLED;
+        if (a->common.json) err_clear(err); /* the answer says it; a second value would follow it */
         answer_free(&answer);
     }
     screen_free(&screen);

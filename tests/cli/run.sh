@@ -124,6 +124,14 @@ if [ -n "$have_python" ]; then
     stop "$tmp/now"
     expect 'Ctrl-C with --json: status' is "$rc" 130
     expect 'Ctrl-C with --json: the answer so far' json 'v["finish"] == "cancelled" and v["text"].startswith("xxx")'
+    yes 'so it goes' | head -n 1500 >"$tmp/in"
+    # shellcheck disable=SC2086
+    "$LILY" run -m $TINY --raw --temp 0 --json -v <"$tmp/in" >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    sleep 3
+    stop "$tmp/now"
+    expect 'Ctrl-C while a prompt is read: status' is "$rc" 130
+    expect 'Ctrl-C while a prompt is read: one value' json 'v["finish"] == "cancelled" and v["ids"] == []'
     printf 'wait xxx\nsend \\x03\n' >"$tmp/steps"
     # shellcheck disable=SC2086
     term "$LILY" $long
