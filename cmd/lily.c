@@ -1,7 +1,6 @@
 /* The lily program: dispatch to one file per command, errors, exit codes. */
 #include <errno.h>
 #include <locale.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "base/safe.h"
 #include "commands.h"
+#include "process.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 
@@ -110,6 +110,7 @@ static lily_status run_command(const struct command *c, int argc, char **argv, b
     if (!args) LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for the options of %s", c->name);
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) /* known before the options are, for errors in them */
         *json = *json || strcmp(argv[i], "--json") == 0;
+    process_json(*json);
     if (c->init) c->init(args);
     lily_status st = opts_parse(c, argc, argv, args, &words, &n, err);
     if (st == LILY_OK && args->help) {
@@ -143,7 +144,7 @@ int main(int argc, char **argv)
     struct lily_err err = {0};
     bool json = false;
     if (!setlocale(LC_CTYPE, "C.UTF-8")) setlocale(LC_CTYPE, ""); /* typed characters and their widths */
-    signal(SIGPIPE, SIG_IGN); /* a write to a closed pipe fails instead, so that what must be tidied up is */
+    process_init();
     if (argc < 2) {
         struct buf text = {0};
         commands_help(&text);

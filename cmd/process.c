@@ -1,0 +1,56 @@
+/* Signals other than SIGINT, and the standard descriptors. */
+#include "process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SHRUNK "a model file became shorter, or unreadable, while it was read"
+#define SHRUNK_HINT "do not change a checkpoint that is in use; a download must be complete"
+
+static volatile sig_atomic_t as_json;
+
+static void put(int fd, const char *text)
+{
+    if (write(fd, text, strlen(text)) < 0) return; /* nowhere left to say so */
+}
+
+/* A page of a mapping is gone (BUS_ADRERR); every other bus error is a defect and takes its usual end. */
+static void on_bus_error(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_code != BUS_ADRERR) {
+        signal(sig, SIG_DFL);
+        raise(sig);
+        return;
+    }
+    put(STDERR_FILENO, "lily: " SHRUNK "\nhint: " SHRUNK_HINT "\n");
+    if (as_json) put(STDOUT_FILENO, "{\"error\":{\"message\":\"" SHRUNK "\",\"hint\":\"" SHRUNK_HINT "\"}}\n");
+    _exit(1);
+}
+
+/* Opened the wrong way round, so that using one still fails as a closed one does. */
+static void occupy_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+}
+
+void process_init(void)
+{
+    struct sigaction a;
+    occupy_descriptors();
+    signal(SIGPIPE, SIG_IGN); /* so that what must be tidied up is */
+    signal(SIGXFSZ, SIG_IGN);
+    memset(&a, 0, sizeof a);
+    a.sa_sigaction = on_bus_error;
+    a.sa_flags = SA_SIGINFO;
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGBUS, &a, NULL);
+}
+
+void process_json(bool json)
+{
+    as_json = json;
+}
