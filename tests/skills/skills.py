@@ -79,7 +79,7 @@ def echo(case):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--source", choices=("lily", "echo"), default="lily")
-    ap.add_argument("--lily", default=os.path.join(ROOT, "lily"))
+    ap.add_argument("--lily", default=os.environ.get("LILY", os.path.join(ROOT, "lily")))
     ap.add_argument("--model", default=os.path.join(ROOT, "models", "demo"))
     ap.add_argument("--seed", default="1")
     ap.add_argument("--cases", type=int, default=10)
