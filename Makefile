@@ -24,7 +24,7 @@ include mk/install.mk
 all: lily liblily.a
 #: make demo           build, then tell a story with the small model that comes with lily
 demo: lily
-	./lily run -m models/demo "Tell me a short story about a fox and a lantern."
+	./lily run -m models/demo --seed 1 "Tell me a short story about a fox and a lantern."
 #: make docs           the man page and the completions again, after a change of commands or options
 docs: lily
 	python3 tools/gen_docs.py ./lily
