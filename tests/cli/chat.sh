@@ -154,10 +154,11 @@ wait >
 sleep 0.5
 send \x03
 wait Ctrl-D
+wait > 
 send hello\r
 wait xxx
 wait > 
-send \x04' -n 3 --logit-bias "$x=100"
+send /quit\r' -n 3 --logit-bias "$x=100"
     expect 'Ctrl-C at the prompt clears the line' is "$rc" 0
     expect 'twice tells how to leave' has "$out" 'Ctrl-D or /quit'
     term 'wait > 

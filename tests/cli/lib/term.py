@@ -8,6 +8,8 @@ usage: term.py SECONDS COMMAND ...; prints all that came; exits with the command
 """
 import fcntl, os, pty, select, struct, sys, termios, time
 
+# Between a prompt and the line editor's raw mode the terminal itself would take Ctrl-C and Ctrl-D: a person is slower.
+PROMPT_SECONDS = 0.5
 deadline = time.monotonic() + float(sys.argv[1])
 steps = [line.rstrip("\n").split(" ", 1) for line in sys.stdin if line.strip()]
 pid, fd = pty.fork()
@@ -35,6 +37,8 @@ while True:
             if at >= 0:
                 since = at + len(text)
                 steps.pop(0)
+                if text.strip() == b">":
+                    wake = time.monotonic() + PROMPT_SECONDS
                 continue
     if select.select([fd], [], [], 0.02)[0]:
         try:
