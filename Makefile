@@ -7,7 +7,8 @@ MAKEFLAGS += -rR --no-print-directory
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
 
-ifeq ($(origin CC),default)
+# "undefined" is what a nested make sees, because of -R.
+ifneq ($(filter default undefined,$(origin CC)),)
 CC := gcc
 endif
 MODE ?= release
