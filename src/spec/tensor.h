@@ -2,6 +2,7 @@
  * Views of checkpoint data as they pass from load/ to a backend: a tensor, and a linear module (quantized or not).
  *
  * Plain values; the bytes belong to whoever mapped the file and may begin at any address: never cast them, use base/num.h.
+ * A synthetic checkpoint that was never written has rules in place of bytes; then all tensors of a module have them.
  */
 #ifndef LILY_SPEC_TENSOR_H
 #define LILY_SPEC_TENSOR_H
@@ -11,6 +12,8 @@
 
 enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_U32, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_OTHER };
 
+struct synth_rule; /* spec/synth.h */
+
 enum { MAX_DIMS = 8 }; /* tensors of the text model have at most 3, skipped vision ones 5 */
 
 struct tensor_view {
@@ -19,8 +22,9 @@ struct tensor_view {
     enum dtype dtype;
     int n_dims;
     int64_t dim[MAX_DIMS]; /* row-major */
-    const uint8_t *data;   /* view into the mapping, any alignment */
+    const uint8_t *data;   /* view into the mapping, any alignment; NULL: there are no bytes, every word is what synth says */
     size_t bytes;
+    const struct synth_rule *synth; /* view; word i of the tensor is synth_word(synth, i); NULL: the bytes are at data */
 };
 
 /*
