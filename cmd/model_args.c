@@ -58,7 +58,7 @@ static const struct opt options[] = {
      take_tier},
     {"kv", 0, "TYPE", "numbers in the attention cache: bf16, or f32 for twice the memory (default: bf16)", OPT_TAKE, 0, 0, 0, take_kv},
     {"memory-limit", 0, "SIZE", "refuse to use more memory than this, as in 24G (default: what is free)", OPT_SIZE, AT(memory_limit),
-     0, 0, NULL},
+     1, 0, NULL},
 };
 const struct opt_group opts_dir = {"Model", dir_options, 1};
 const struct opt_group opts_model = {"Model", options, (int)(sizeof options / sizeof options[0])};

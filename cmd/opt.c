@@ -79,11 +79,11 @@ static lily_status parse_real(const struct opt *o, const char *text, double *out
     return LILY_OK;
 }
 
-static lily_status parse_size(const char *text, size_t *out, struct lily_err *err)
+static lily_status parse_size(const struct opt *o, const char *text, size_t *out, struct lily_err *err)
 {
     char *end;
     double factor, v = strtod(text, &end);
-    if (end == text || !suffix_factor(end, &factor) || !(v > 0 && v * factor <= 0x1p60))
+    if (end == text || !suffix_factor(end, &factor) || !(v >= 0 && v * factor >= o->lo && v * factor <= 0x1p60))
         LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no size; expected bytes, or a number with K, M or G, as in 24G", text);
     *out = (size_t)(v * factor);
     return LILY_OK;
@@ -97,7 +97,7 @@ static lily_status store(const struct opt *o, char *values, const char *text, st
     case OPT_OFF: *(bool *)to = false; return LILY_OK;
     case OPT_INT: return parse_int(o, text, to, err);
     case OPT_REAL: return parse_real(o, text, to, err);
-    case OPT_SIZE: return parse_size(text, to, err);
+    case OPT_SIZE: return parse_size(o, text, to, err);
     case OPT_TEXT: *(const char **)to = text; return LILY_OK;
     case OPT_TAKE: return o->take(values, text, err);
     }

@@ -212,12 +212,12 @@ static const struct opt options[] = {
      take_key_file},
     {"insecure", 0, NULL, "let other machines in without a key", OPT_ON, AT(insecure), 0, 0, NULL},
     {"cors", 0, "ORIGIN", "pages of ORIGIN may call the server from a browser; may be repeated; * for all", OPT_TAKE, 0, 0, 0, take_cors},
-    {"max-body", 0, "SIZE", "longest request (default: 64M)", OPT_SIZE, AT(max_body), 0, 0, NULL},
+    {"max-body", 0, "SIZE", "longest request (default: 64M)", OPT_SIZE, AT(max_body), 1, 0, NULL},
 };
 static const struct opt engine_options[] = {
     {"parallel", 0, "N", "answers made at once; each has a context of its own (default: 4)", OPT_INT, AT(parallel), 1, 256, NULL},
     {"queue", 0, "N", "answers that may wait for a place; more are refused (default: 64)", OPT_INT, AT(queue), 0, 65536, NULL},
-    {"cache-ram", 0, "SIZE", "memory for the states of prompts that may come again (default: 1G)", OPT_SIZE, AT(cache_ram), 0, 0, NULL},
+    {"cache-ram", 0, "SIZE", "memory for the states of prompts that may come again; 0 keeps none (default: 1G)", OPT_SIZE, AT(cache_ram), 0, 0, NULL},
     {"loop-guard", 0, "N", "end a thought whose last passage stands there N times in a row; 0 is off (default: 0)", OPT_INT,
      AT(loop_guard), 0, 1000, NULL},
     {"drain", 0, "SECONDS", "time that open answers get after SIGTERM (default: 30)", OPT_REAL, AT(drain), 0, 86400, NULL},

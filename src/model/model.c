@@ -70,7 +70,7 @@ lily_status model_open(const char *dir, const struct model_options *options, str
     LILY_TRY_GOTO(checkpoint_check(m->ck, &m->config, err), out);
     LILY_TRY_GOTO(plan_make(&m->config, &o.plan, &m->plan, err), out);
     LILY_TRY_GOTO(make_backend(m, &o, err), out);
-    LILY_TRY_GOTO(weights_load(m->backend, m->ck, &m->weights, err), out);
+    LILY_TRY_GOTO(weights_load(m->backend, m->ck, o.loaded, &m->weights, err), out);
     checkpoint_close(m->ck);
     m->ck = NULL;
     *out = m;

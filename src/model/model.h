@@ -7,6 +7,7 @@
 #ifndef LILY_MODEL_MODEL_H
 #define LILY_MODEL_MODEL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "backend/backend.h"
@@ -21,6 +22,7 @@ struct model_options {
     enum cpu_tier tier; /* highest tier to use; cpu_best_tier() by default */
     int max_rows;       /* rows of a prefill piece, multiple of 64; 0: 512 */
     struct plan_want plan;
+    _Atomic int *loaded; /* borrowed; thousandths of the weights that are loaded, for another thread to read; NULL: not wanted */
 };
 
 /* Fills the defaults. */

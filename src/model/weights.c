@@ -1,6 +1,7 @@
 /* Binding and packing the weights of a checkpoint (MODEL.md, Tensors). */
 #include "model/weights.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@ struct loader {
     const struct model_shape *s;
     char prefix[64]; /* "model.layers.3." or "model." */
     struct progress progress;
+    size_t total;
+    _Atomic int *loaded; /* borrowed; or NULL */
     size_t done;
 };
 
@@ -40,6 +43,7 @@ static lily_status load_one_matrix(struct loader *l, const struct matrix_want *w
     checkpoint_drop(l->ck, &m);
     l->done += m.weight.bytes + m.scales.bytes + m.biases.bytes;
     progress_at(&l->progress, (double)l->done);
+    if (l->loaded && l->total) atomic_store(l->loaded, (int)(1000 * (double)l->done / (double)l->total));
     return LILY_OK;
 }
 
@@ -130,14 +134,14 @@ static lily_status load_everything(struct loader *l, struct model_weights *w, st
     return load_one_matrix(l, &head, err);
 }
 
-lily_status weights_load(struct backend *be, const struct checkpoint *ck, struct model_weights *out,
+lily_status weights_load(struct backend *be, const struct checkpoint *ck, _Atomic int *loaded, struct model_weights *out,
                          struct lily_err *err)
 {
     memset(out, 0, sizeof *out);
     out->n_layers = be->shape.n_layers;
     out->layers = mem_new(sizeof *out->layers * (size_t)out->n_layers);
-    struct loader l = {.be = be, .ck = ck, .s = &be->shape};
-    progress_begin(&l.progress, "loading", (double)checkpoint_text_bytes(ck), "B");
+    struct loader l = {.be = be, .ck = ck, .s = &be->shape, .total = checkpoint_text_bytes(ck), .loaded = loaded};
+    progress_begin(&l.progress, "loading", (double)l.total, "B");
     lily_status st = load_everything(&l, out, err);
     progress_end(&l.progress);
     if (st != LILY_OK) weights_free(be, out);

@@ -24,7 +24,8 @@ struct model_weights {
 };
 
 /* Packs every tensor, with a progress bar, and lets go of the file's pages behind it. */
-lily_status weights_load(struct backend *be, const struct checkpoint *ck, struct model_weights *out,
+/* loaded: told the thousandths that are done; may be NULL. */
+lily_status weights_load(struct backend *be, const struct checkpoint *ck, _Atomic int *loaded, struct model_weights *out,
                          struct lily_err *err);
 void weights_free(struct backend *be, struct model_weights *w);
 

@@ -235,6 +235,11 @@ int engine_ctx(const struct engine *e)
     return atomic_load(&e->ctx);
 }
 
+int engine_loaded(const struct engine *e)
+{
+    return atomic_load(&e->runner->loaded);
+}
+
 void engine_stop(struct engine *e)
 {
     if (e->joined) return;

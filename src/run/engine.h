@@ -38,6 +38,7 @@ enum engine_state engine_state(const struct engine *e);
 void engine_error(struct engine *e, struct lily_err *out); /* why it failed */
 const struct engine_counters *engine_counters(const struct engine *e);
 int engine_ctx(const struct engine *e); /* tokens of a sequence; 0 while loading */
+int engine_loaded(const struct engine *e); /* thousandths of the weights */
 
 void engine_stop(struct engine *e); /* every job ends as cancelled */
 void engine_free(struct engine *e); /* NULL is fine; stops, too */

@@ -9,12 +9,12 @@
 #include "base/mem.h"
 #include "run/fake_script.h"
 
-enum { KEPT_PROMPTS = 32 };
+enum { KEPT_PROMPTS = 32, LOAD_PARTS = 20 };
 
 struct lane {
     struct fake_reply own;   /* owned; the reply that the prompt itself carried */
     const struct fake_reply *reply; /* own, or one of the script's */
-    const struct job_spec *spec;
+    const struct job_spec *spec; /* NULL: free */
     int read;     /* prompt tokens */
     int at;       /* next token of the reply */
     double due_ms; /* when that one comes; the clock of the token before it, once it was taken */
@@ -46,7 +46,10 @@ static void sleep_ms(double ms)
 static lily_status load(struct runner *r, struct lily_err *err)
 {
     struct fake *f = of(r);
-    sleep_ms(f->script.load_ms);
+    for (int i = 0; i < LOAD_PARTS; i++) {
+        sleep_ms(f->script.load_ms / LOAD_PARTS);
+        atomic_store(&r->loaded, (i + 1) * 1000 / LOAD_PARTS);
+    }
     if (f->script.load_error) LILY_FAIL(err, LILY_ERR_DEVICE, "%s", f->script.load_error);
     return LILY_OK;
 }
@@ -61,15 +64,23 @@ static void free_fake(struct runner *r)
     free(f);
 }
 
-/* The longest part of a prompt that begins an earlier one, on the grid and without its last token. */
+/* The tokens that two texts have in common, on the grid and without the last one of the prompt. */
+static int common(const struct job_spec *spec, const int32_t *ids, int n_ids)
+{
+    int n = 0;
+    while (n < n_ids && n < spec->n_ids && ids[n] == spec->ids[n]) n++;
+    if (n == spec->n_ids) n--;
+    return n / GRID * GRID;
+}
+
+/* The longest part of a prompt that begins an earlier one, or what has been read of one. */
 static int reusable(const struct fake *f, const struct job_spec *spec)
 {
     int best = 0;
-    for (int i = 0; i < KEPT_PROMPTS; i++) {
-        int n = 0, most = (int)f->kept[i].n < spec->n_ids ? (int)f->kept[i].n : spec->n_ids;
-        while (n < most && f->kept[i].data[n] == spec->ids[n]) n++;
-        if (n == spec->n_ids) n--;
-        n = n / GRID * GRID;
+    for (int i = 0; i < KEPT_PROMPTS + f->base.n_slots; i++) {
+        const struct lane *lane = &f->lanes[i < KEPT_PROMPTS ? 0 : i - KEPT_PROMPTS];
+        int n = i < KEPT_PROMPTS ? common(spec, f->kept[i].data, (int)f->kept[i].n)
+                                 : lane->spec && lane->spec != spec ? common(spec, lane->spec->ids, lane->read) : 0;
         if (n > best) best = n;
     }
     return best;
@@ -210,6 +221,7 @@ static void thinking_closed(struct runner *r, int slot)
 static void end(struct runner *r, int slot)
 {
     fake_reply_free(&of(r)->lanes[slot].own);
+    of(r)->lanes[slot].spec = NULL;
 }
 
 static const struct runner_ops fake_ops = {load, free_fake, begin, prefill, pick, decode, text, thinking_closed, end};
@@ -219,7 +231,7 @@ lily_status fake_open(const char *path, const struct bundle *texts, int n_slots,
 {
     struct fake *f = mem_new(sizeof *f);
     *out = NULL;
-    f->base = (struct runner){&fake_ops, texts, n_slots, ctx};
+    f->base = (struct runner){&fake_ops, texts, n_slots, ctx, 0};
     f->lanes = mem_new(sizeof *f->lanes * (size_t)n_slots);
     f->eos = texts->n_eos ? texts->eos[0] : -1;
     f->first_own = tokenizer_size(texts->tokenizer);

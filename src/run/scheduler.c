@@ -20,6 +20,7 @@ struct slot {
     struct reply reply;   /* owned */
     struct job_result result;
     unsigned long order;  /* of admission */
+    unsigned long turn;   /* when a piece of its prompt was last read; 0: never */
     bool bound;           /* runner begin was called */
     double begun_ms, decode_ms;
 };
@@ -29,7 +30,8 @@ struct scheduler {
     struct engine_counters *counters; /* borrowed */
     struct slot *slots;    /* owned; (n_slots) */
     struct feed *feeds;    /* owned; (n_slots) */
-    unsigned long admitted;
+    unsigned long admitted, turns;
+    bool newcomer;         /* the last piece was a prompt's first one */
     bool wrote;
 };
 
@@ -79,6 +81,7 @@ void scheduler_admit(struct scheduler *s, struct job *j)
     slot->phase = SLOT_WAITING;
     slot->job = j;
     slot->order = s->admitted++;
+    slot->turn = 0;
     slot->bound = false;
     slot->begun_ms = clock_ms();
     slot->decode_ms = 0;
@@ -245,16 +248,44 @@ static lily_status decode(struct scheduler *s, int n, struct lily_err *err)
 
 /* ---- prefill ---- */
 
-/* The slot whose prompt is read now: the one that came first. -1: none. */
+/* Whether a prompt that is being read is, beyond the place where it is, also what this one needs. */
+static bool reads_for(const struct slot *reader, const struct job_spec *spec)
+{
+    const struct job_spec *other = reader->job->spec;
+    int ahead = reader->result.reused + reader->result.computed + GRID;
+    return ahead < other->n_ids && ahead < spec->n_ids && memcmp(other->ids, spec->ids, sizeof *spec->ids * (size_t)ahead) == 0;
+}
+
+/* A prompt waits while another one reads what both have in common: then it finds that saved. */
+static bool waits_for_another(const struct scheduler *s, const struct slot *slot)
+{
+    for (int i = 0; i < s->runner->n_slots; i++) {
+        const struct slot *other = &s->slots[i];
+        if (other->phase == SLOT_PREFILL && other->bound && reads_for(other, slot->job->spec)) return true;
+    }
+    return false;
+}
+
+static bool comes_before(const struct slot *a, const struct slot *b)
+{
+    return a->turn != b->turn ? a->turn < b->turn : a->order < b->order;
+}
+
+/*
+ * The slot whose prompt is read now; -1: none. Prompts take turns, so that a short one does not wait for a long one. One that
+ * was never read goes first, but not twice in a row, so that a long one gets on among any number of short ones.
+ */
 static int reading_slot(const struct scheduler *s)
 {
-    int best = -1;
+    int fresh = -1, begun = -1;
     for (int i = 0; i < s->runner->n_slots; i++) {
         const struct slot *slot = &s->slots[i];
+        int *best = slot->phase == SLOT_WAITING ? &fresh : &begun;
         if (slot->phase != SLOT_WAITING && slot->phase != SLOT_PREFILL) continue;
-        if (best < 0 || slot->order < s->slots[best].order) best = i;
+        if (slot->phase == SLOT_WAITING && waits_for_another(s, slot)) continue;
+        if (*best < 0 || comes_before(slot, &s->slots[*best])) *best = i;
     }
-    return best;
+    return fresh >= 0 && (begun < 0 || !s->newcomer) ? fresh : begun;
 }
 
 static lily_status bind(struct scheduler *s, int i, struct lily_err *err)
@@ -279,6 +310,8 @@ static lily_status read_piece(struct scheduler *s, int i, struct lily_err *err)
 {
     struct slot *slot = &s->slots[i];
     int read = 0, before;
+    s->newcomer = slot->turn == 0;
+    slot->turn = ++s->turns;
     if (!slot->bound) LILY_TRY(bind(s, i, err));
     before = slot->result.reused + slot->result.computed;
     double start = clock_ms();

@@ -1,7 +1,7 @@
 /*
  * The slots of a runner and what happens in them, step by step: a step feeds one token to every sequence that decodes, in one
- * batch, and reads at most one piece of one prompt. So a long prompt stops the others for one piece at a time, and prompts
- * are read in the order of their admission: of two equal ones the second finds what the first has saved.
+ * batch, and reads at most one piece of one prompt. So a long prompt stops the others for one piece at a time. Prompts take
+ * turns; one that begins like another that is being read waits until that part is saved: two equal ones are read once.
  *
  * Threads: the engine thread, but for the counters. Owned: scheduler_free. Lifetime: the runner outlives it.
  */

@@ -19,7 +19,8 @@ void health_reply(struct server *s, struct http_exchange *x)
     const char *word = status_word(s);
     int status = word[0] == 'o' ? 200 : 503;
     buf_printf(&out, "{\"status\":\"%s\"", word);
-    if (word[0] == 'l') buf_printf(&out, ",\"seconds\":%.1f", (clock_ms() - s->started_ms) / 1e3);
+    if (word[0] == 'l')
+        buf_printf(&out, ",\"progress\":%.3f,\"seconds\":%.1f", engine_loaded(s->engine) / 1e3, (clock_ms() - s->started_ms) / 1e3);
     if (word[0] == 'f') {
         struct lily_err err;
         engine_error(s->engine, &err);

@@ -168,6 +168,42 @@ def test_equal_prompts_share_a_prefill():
     assert s.stop() == 0
 
 
+def test_choices_share_a_prefill():
+    before = srv.metric("prompt_tokens_computed_total")
+    reply = srv.ok("/v1/chat/completions", long_chat(words=3000, word="shared ", n=2, prefill_tokens_per_s=20000))
+    computed = srv.metric("prompt_tokens_computed_total") - before
+    assert computed <= reply["usage"]["prompt_tokens"] + 64, (computed, reply["usage"])
+
+
+def test_short_prompt_passes_long_ones():
+    """Prompts take turns: a short one waits for a piece or two, not for a long one. A long one gets on among short ones."""
+    s = Server({}, ["--parallel", "4"])
+    long = [send(s, "/v1/chat/completions", long_chat(words=9000 + i, word=word, prefill_tokens_per_s=4000))
+            for i, word in enumerate(("one ", "two "))]  # pieces of 128 ms, more than 4 s in all
+    s.wait_for(lambda: s.state()["active"] == 2)
+    time.sleep(0.3)
+    start = time.monotonic()
+    s.ok("/v1/chat/completions", chat_body(["x"]))
+    assert time.monotonic() - start < 1.2 * SLOW and s.state()["active"] == 2, time.monotonic() - start  # its tokens, too, take turns with pieces
+    stop = threading.Event()
+
+    def flood(k):
+        i = 0
+        while not stop.is_set():
+            i += 1
+            s.ok("/v1/chat/completions", long_chat(words=300, word="w%d-%d " % (k, i), prefill_tokens_per_s=100000))
+
+    threads = [threading.Thread(target=flood, args=(k,)) for k in range(2)]
+    [t.start() for t in threads]
+    try:
+        for x in long:
+            assert b"200 OK" in read_until(x, b"}", 30 * SLOW)
+    finally:
+        stop.set()
+        [t.join() for t in threads]
+    assert s.stop() == 0
+
+
 def test_queue_limit():
     held = [send(srv, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 100, "repeat": 100}], stream=True)) for _ in range(4)]
     srv.wait_for(lambda: srv.state()["active"] == 2 and srv.state()["queued"] == 2)
@@ -270,7 +306,11 @@ def test_load_error():
 def test_G9():
     s = Server({"load_ms": 700}, wait=False)
     status, _, data = s.get("/health")
-    assert status == 503 and json.loads(data)["status"] == "loading"
+    first = json.loads(data)
+    assert status == 503 and first["status"] == "loading" and 0 <= first["progress"] < 1, first
+    time.sleep(0.2)
+    second = json.loads(s.get("/health")[2])
+    assert first["progress"] < second["progress"] <= 1 and first["seconds"] <= second["seconds"], (first, second)
     status, _, data = s.request("POST", "/v1/chat/completions", chat_body(["x"]))
     assert status == 503 and json.loads(data)["error"]["code"] == "loading"
     s.wait_for(lambda: s.get("/health")[0] == 200)

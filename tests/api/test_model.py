@@ -119,7 +119,7 @@ def test_F5():
     turn = {"messages": [question, {"role": "assistant", "content": "Once there was"}, {"role": "user", "content": "Go on."}], "enable_thinking": False,
             "temperature": 0, "max_tokens": 30}
     warm = text(srv.ok("/v1/chat/completions", turn))
-    cold = Server(None, ["--cache-ram", "1", "--ctx", "4096"])
+    cold = Server(None, ["--cache-ram", "0", "--ctx", "4096"])
     assert text(cold.ok("/v1/chat/completions", turn)) == warm
     assert cold.stop() == 0
 
@@ -136,9 +136,13 @@ def test_F11():
 
 
 def test_n_choices():
-    reply = ask("Tell me a story.", temperature=1, n=3, seed=11, max_tokens=20)
+    long = "Tell me a story. " + "Let it be a good one. " * 60
+    before = srv.metric("prompt_tokens_computed_total")
+    reply = ask(long, temperature=1, n=3, seed=11, max_tokens=20)
+    computed = srv.metric("prompt_tokens_computed_total") - before
+    assert computed <= reply["usage"]["prompt_tokens"] + 2 * 64, (computed, reply["usage"])  # read once
     texts = [text(reply, i) for i in range(3)]
-    assert texts[0] == text(ask("Tell me a story.", temperature=1, seed=11, max_tokens=20))
+    assert texts[0] == text(ask(long, temperature=1, seed=11, max_tokens=20))
     assert len(set(texts)) > 1
 
 
