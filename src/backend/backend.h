@@ -109,6 +109,17 @@ struct backend_limits {
     int max_logits; /* logit rows of one batch */
 };
 
+/*
+ * Where the bytes of a border come from when it is made again. A part is a KV page of 64 tokens (0, 1, … by position), or
+ * BORDER_FIXED, the recurrent and convolution state. The bytes are the backend's own form; only backends with the same
+ * shape and `code` read them.
+ */
+enum { BORDER_FIXED = -1 };
+struct border_source {
+    lily_status (*read)(void *ctx, int part, void *out, size_t n, struct lily_err *err); /* fills exactly n bytes */
+    void *ctx;
+};
+
 struct backend_ops {
     struct step_table step;
     void (*destroy)(struct backend *be);
@@ -134,6 +145,22 @@ struct backend_ops {
     void (*border_restore)(struct backend *be, struct seq *s, const struct border *b);
     void (*border_free)(struct backend *be, struct border *b);
     size_t (*border_bytes)(const struct backend *be); /* memory of a border beside its shared pages */
+    size_t (*page_bytes)(const struct backend *be);   /* memory of a KV page: 64 tokens of all full-attention layers */
+
+    /*
+     * Lets the sequence use the border's first n pages instead of its own, so that nothing is held twice. The caller knows
+     * that both stand for the same tokens; they are equal bit for bit then, since both come from prefill. n*64 <= both lengths.
+     */
+    void (*seq_share)(struct backend *be, struct seq *s, const struct border *b, int n);
+    /* Copies a part to host memory: border_bytes or page_bytes of it. Changes nothing. */
+    lily_status (*border_export)(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err);
+    /*
+     * Makes a border of `length` tokens (a multiple of 64) from bytes: its first n_shared pages are those of `base` (borrowed;
+     * NULL when 0), the others and the fixed state are read from src, part by part. LILY_ERR_MEMORY when there is no room; an
+     * error of src comes through. Owned.
+     */
+    lily_status (*border_import)(struct backend *be, int length, const struct border *base, int n_shared,
+                                 const struct border_source *src, struct border **out, struct lily_err *err);
 };
 
 /* Every backend's first member. */
@@ -141,6 +168,8 @@ struct backend {
     const struct backend_ops *ops;
     struct model_shape shape;
     struct backend_limits limits;
+    /* Names the code and the types whose bits the states are ("cpu avx2 bf16"); a plug-in adds a hash of its build. */
+    char code[96];
 };
 
 #endif

@@ -1,4 +1,5 @@
 /* The CPU backend object: creation, weights, and the table of its steps. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +105,32 @@ static size_t border_bytes(const struct backend *be)
     return state_border_bytes(&((const struct cpu_backend *)be)->states);
 }
 
+static size_t page_bytes(const struct backend *be)
+{
+    return ((const struct cpu_backend *)be)->states.page_bytes;
+}
+
+static void seq_share(struct backend *be, struct seq *s, const struct border *b, int n)
+{
+    (void)be;
+    state_seq_share(s, b, n);
+}
+
+static lily_status border_export(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err)
+{
+    (void)be;
+    (void)err;
+    state_border_export(b, part, out);
+    return LILY_OK;
+}
+
+static lily_status border_import(struct backend *be, int length, const struct border *base, int n_shared,
+                                 const struct border_source *src, struct border **out, struct lily_err *err)
+{
+    const struct border_shape shape = {length, base, n_shared};
+    return state_border_import(&cpu_of(be)->states, &shape, src, out, err);
+}
+
 static void read_hidden(struct backend *be, float *out)
 {
     struct cpu_backend *c = cpu_of(be);
@@ -138,6 +165,10 @@ static const struct backend_ops cpu_ops = {
     .border_restore = border_restore,
     .border_free = border_free,
     .border_bytes = border_bytes,
+    .page_bytes = page_bytes,
+    .seq_share = seq_share,
+    .border_export = border_export,
+    .border_import = border_import,
 };
 
 lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, struct lily_err *err)
@@ -147,6 +178,7 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     c->base.ops = &cpu_ops;
     c->base.shape = o->shape;
     c->base.limits = (struct backend_limits){o->max_rows, o->max_logits};
+    snprintf(c->base.code, sizeof c->base.code, "cpu %s %s", cpu_tier_name(o->tier), o->kv_f32 ? "f32" : "bf16");
     cpu_kernels_init(&c->kernels, o->tier);
     c->place = mem_new(sizeof *c->place * (size_t)o->max_rows);
     rotary_frequencies(o->shape.rope_theta, c->frequency);

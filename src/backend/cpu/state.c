@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "base/mem.h"
 #include "base/num.h"
 
@@ -202,6 +203,60 @@ void state_border_free(struct border *b)
 size_t state_border_bytes(const struct state_pool *p)
 {
     return recurrent_bytes(p) + conv_bytes(p);
+}
+
+void state_seq_share(struct seq *s, const struct border *b, int n)
+{
+    for (int i = 0; i < n && i < b->n_pages; i++) {
+        if (s->pages[i] == b->pages[i]) continue;
+        page_ref(s->pool, b->pages[i]);
+        page_unref(s->pool, s->pages[i]);
+        s->pages[i] = b->pages[i];
+    }
+}
+
+void state_border_export(const struct border *b, int part, void *out)
+{
+    if (part == BORDER_FIXED) memcpy(out, b->recurrent, state_border_bytes(b->pool));
+    else memcpy(out, b->pages[part], b->pool->page_bytes);
+}
+
+/* The parts that are read; the border is released by the caller when one cannot be. */
+static lily_status import_parts(struct border *b, int first, const struct border_source *src, struct lily_err *err)
+{
+    struct state_pool *p = b->pool;
+    for (int n = b->length / GRID; b->n_pages < n;) {
+        const uint8_t *page = page_new(p);
+        if (!page) LILY_FAIL(err, LILY_ERR_MEMORY, "no KV page left for a saved state: %zu of %zu bytes are in use", p->used, p->budget);
+        b->pages[b->n_pages++] = page;
+    }
+    for (int i = first; i < b->n_pages; i++) LILY_TRY(src->read(src->ctx, i, (void *)(uintptr_t)b->pages[i], p->page_bytes, err));
+    return src->read(src->ctx, BORDER_FIXED, b->recurrent, state_border_bytes(p), err);
+}
+
+lily_status state_border_import(struct state_pool *p, const struct border_shape *shape, const struct border_source *src,
+                                struct border **out, struct lily_err *err)
+{
+    *out = NULL;
+    if (shape->length % GRID || shape->length < 0 || shape->n_shared * GRID > shape->length)
+        LILY_FAIL(err, LILY_ERR_USAGE, "a saved state of %d tokens: expected a multiple of %d", shape->length, GRID);
+    struct border *b = mem_new(sizeof *b);
+    b->pool = p;
+    lily_status st = alloc_fixed(p, &b->recurrent, &b->conv, err);
+    if (st != LILY_OK) {
+        free(b);
+        return st;
+    }
+    b->length = shape->length;
+    b->pages = mem_new(sizeof *b->pages * (size_t)(b->length / GRID + 1));
+    for (int i = 0; i < shape->n_shared; i++) {
+        b->pages[b->n_pages++] = shape->base->pages[i];
+        page_ref(p, shape->base->pages[i]);
+    }
+    st = import_parts(b, shape->n_shared, src, err);
+    if (st == LILY_OK) *out = b;
+    else state_border_free(b);
+    return st;
 }
 
 void state_kv_store(const struct seq *s, size_t offset, int pos, const float *row)

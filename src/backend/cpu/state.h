@@ -64,6 +64,17 @@ lily_status state_border_save(const struct seq *s, struct border **out, struct l
 void state_border_restore(struct seq *s, const struct border *b);
 void state_border_free(struct border *b);
 size_t state_border_bytes(const struct state_pool *p);
+/* As in backend.h. */
+void state_seq_share(struct seq *s, const struct border *b, int n);
+void state_border_export(const struct border *b, int part, void *out);
+struct border_source;
+struct border_shape {
+    int length;                /* tokens, a multiple of 64 */
+    const struct border *base; /* borrowed; whose first n_shared pages are taken */
+    int n_shared;
+};
+lily_status state_border_import(struct state_pool *p, const struct border_shape *shape, const struct border_source *src,
+                                struct border **out, struct lily_err *err);
 
 /* Bytes from a page's start to K of a layer (among full layers) and head; V follows K. */
 static inline size_t state_k_offset(const struct state_pool *p, int layer, int head)
