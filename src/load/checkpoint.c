@@ -10,6 +10,7 @@
 #include "load/entries.h"
 #include "load/names.h"
 #include "load/safetensors.h"
+#include "load/synth.h"
 
 enum { MAX_INDEX_BYTES = 16 << 20, MAX_SHARDS = 1024, MAX_FILE_NAME = 255 };
 
@@ -252,6 +253,26 @@ lily_status checkpoint_open(const char *dir, const struct model_config *config, 
     }
     *out = c;
     return LILY_OK;
+}
+
+void checkpoint_of_synth(const struct synth_plan *p, struct checkpoint **out)
+{
+    struct checkpoint *c = *out = mem_new(sizeof *c);
+    struct buf dir = {0};
+    buf_printf(&dir, "synthetic %s", synth_preset_name(p->preset));
+    c->dir = buf_take(&dir);
+    for (int i = 0; i < p->n_tensors; i++) {
+        const struct synth_tensor *t = &p->tensors[i];
+        struct tensor_view v = {.name = t->name,
+                                .file = c->dir,
+                                .dtype = t->decl.dtype,
+                                .n_dims = t->decl.n_dims,
+                                .bytes = (size_t)tensor_decl_bytes(&t->decl),
+                                .synth = &t->rule};
+        memcpy(v.dim, t->decl.dim, sizeof v.dim);
+        add_tensor(c, &v, NULL);
+    }
+    finish(c, &p->config, NULL);
 }
 
 void checkpoint_close(struct checkpoint *c)

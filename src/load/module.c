@@ -6,17 +6,20 @@
 #include "load/checkpoint.h"
 #include "load/entries.h"
 #include "load/safetensors.h"
+#include "spec/synth.h"
 
 static bool is_float(enum dtype d)
 {
     return d == DTYPE_BF16 || d == DTYPE_F16 || d == DTYPE_F32;
 }
 
-static float widen(enum dtype d, const uint8_t *data, size_t i)
+/* Element i of a float tensor. */
+static float widen(const struct tensor_view *t, size_t i)
 {
-    if (d == DTYPE_BF16) return bf16_to_f32(load_u16(data + 2 * i));
-    if (d == DTYPE_F16) return f16_to_f32(load_u16(data + 2 * i));
-    return f32_from_bits(load_u32(data + 4 * i));
+    if (t->synth) return bf16_to_f32((uint16_t)synth_bf16(t->synth, (uint32_t)i));
+    if (t->dtype == DTYPE_BF16) return bf16_to_f32(load_u16(t->data + 2 * i));
+    if (t->dtype == DTYPE_F16) return f16_to_f32(load_u16(t->data + 2 * i));
+    return f32_from_bits(load_u32(t->data + 4 * i));
 }
 
 /* The shape of one tensor of a module: (experts, rows, cols), without experts for a plain module. */
@@ -119,22 +122,27 @@ lily_status checkpoint_vector(const struct checkpoint *c, const char *name, size
     const struct entry *e = entries_find(c, name);
     if (!e) LILY_FAIL(err, LILY_ERR_FORMAT, "%s: tensor %s is missing", entries_dir(c), name);
     LILY_TRY(entry_check_vector(e, n, err));
-    for (size_t i = 0; i < n; i++) out[i] = widen(e->view.dtype, e->view.data, i);
+    for (size_t i = 0; i < n; i++) out[i] = widen(&e->view, i);
     return LILY_OK;
+}
+
+static unsigned byte_at(const struct tensor_view *t, size_t i)
+{
+    return t->synth ? synth_word(t->synth, (uint32_t)(i / 4)) >> 8 * (i % 4) & 255 : t->data[i];
 }
 
 static unsigned code_at(const struct module_view *m, size_t i)
 {
-    if (m->bits == 8) return m->weight.data[i];
-    return m->weight.data[i / 2] >> (i % 2 * 4) & 15;
+    if (m->bits == 8) return byte_at(&m->weight, i);
+    return byte_at(&m->weight, i / 2) >> (i % 2 * 4) & 15;
 }
 
 float module_element(const struct module_view *m, int expert, int row, int col)
 {
     size_t i = ((size_t)expert * (size_t)m->rows + (size_t)row) * (size_t)m->cols + (size_t)col;
-    if (m->bits == 0) return widen(m->weight.dtype, m->weight.data, i);
-    float scale = widen(m->scales.dtype, m->scales.data, i / QUANT_GROUP);
-    float bias = widen(m->biases.dtype, m->biases.data, i / QUANT_GROUP);
+    if (m->bits == 0) return widen(&m->weight, i);
+    float scale = widen(&m->scales, i / QUANT_GROUP);
+    float bias = widen(&m->biases, i / QUANT_GROUP);
     return scale * (float)code_at(m, i) + bias;
 }
 
@@ -143,11 +151,11 @@ void module_row(const struct module_view *m, int expert, int row, float *out)
     size_t at = ((size_t)expert * (size_t)m->rows + (size_t)row) * (size_t)m->cols;
     for (size_t i = 0; i < (size_t)m->cols; i++) {
         if (m->bits == 0) {
-            out[i] = widen(m->weight.dtype, m->weight.data, at + i);
+            out[i] = widen(&m->weight, at + i);
             continue;
         }
-        float scale = widen(m->scales.dtype, m->scales.data, (at + i) / QUANT_GROUP);
-        float bias = widen(m->biases.dtype, m->biases.data, (at + i) / QUANT_GROUP);
+        float scale = widen(&m->scales, (at + i) / QUANT_GROUP);
+        float bias = widen(&m->biases, (at + i) / QUANT_GROUP);
         out[i] = scale * (float)code_at(m, at + i) + bias;
     }
 }

@@ -3,17 +3,17 @@ _lily() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'run chat serve info tokenize template help --version --help' -- "$word"))
+        COMPREPLY=($(compgen -W 'run chat serve info tokenize template synth help --version --help' -- "$word"))
         return
     fi
     case $before in
     --device) COMPREPLY=($(compgen -W 'auto cpu cuda' -- "$word")); return ;;
     --kv) COMPREPLY=($(compgen -W 'bf16 f32' -- "$word")); return ;;
-    --api-key-file | --fake-engine | --load | --messages) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --model | -m) COMPREPLY=($(compgen -d -- "$word")); return ;;
+    --api-key-file | --fake-engine | --load | --messages | --tokenizer) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --model | --out | -m | -o) COMPREPLY=($(compgen -d -- "$word")); return ;;
     --cpu-tier) COMPREPLY=($(compgen -W 'scalar avx2 avx512 neon' -- "$word")); return ;;
     --log-format) COMPREPLY=($(compgen -W 'text json' -- "$word")); return ;;
-    --api-key | --cache-ram | --cors | --ctx | --drain | --frequency-penalty | --host | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --queue | --repetition-penalty | --seed | --stop | --system | --temp | --threads | --top-k | --top-p | -n | -p | -s | -t) return ;;
+    --api-key | --cache-ram | --cors | --ctx | --drain | --frequency-penalty | --host | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --seed | --stop | --system | --temp | --threads | --top-k | --top-p | -n | -p | -s | -t) return ;;
     esac
     case $command in
     run) options='--system --messages --think --no-think --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --memory-limit --json --verbose --help' ;;
@@ -22,12 +22,13 @@ _lily() {
     info) options='--model --ctx --threads --device --cpu-tier --kv --memory-limit --json --help' ;;
     tokenize) options='--model --special --json --help' ;;
     template) options='--model --no-think --json --help' ;;
+    synth) options='--preset --out --tokenizer --seed --threads --json --help' ;;
     help) options='--json --help' ;;
     esac
     case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *)
-        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve info tokenize template help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
+        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve info tokenize template synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
         ;;
     esac
 }
