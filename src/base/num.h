@@ -41,6 +41,19 @@ static inline float f16_to_f32(uint16_t h)
     return f32_from_bits(sign | (e + 112) << 23 | m << 13);
 }
 
+/* Float to IEEE half: round to nearest, ties to even; what is too large becomes infinite, NaN stays NaN. */
+static inline uint16_t f16_from_f32(float f)
+{
+    uint32_t u = f32_bits(f), sign = u >> 16 & 0x8000, m = u & 0x7fffffffu;
+    if (m > 0x7f800000u) return (uint16_t)(sign | 0x7e00);
+    if (m >= 0x47800000u) return (uint16_t)(sign | 0x7c00);
+    if (m < 0x38800000u) { /* subnormal: the addition rounds at the half's last place */
+        float tiny = f32_from_bits(m) + 0.5f;
+        return (uint16_t)(sign | (f32_bits(tiny) - 0x3f000000u));
+    }
+    return (uint16_t)(sign | (m - 0x38000000u + 0xfffu + (m >> 13 & 1)) >> 13);
+}
+
 static inline uint16_t load_u16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
