@@ -28,6 +28,7 @@ struct checkpoint {
     int n_entries, cap_entries;
     size_t text_bytes;
     bool hf_form;
+    bool (*name_of)(const char *name, struct buf *out); /* which tensors are kept, and how lookups write them */
 };
 
 /* Hugging Face keeps the convolution as (channels, 1, width). */
@@ -38,11 +39,11 @@ static bool is_hf_tensor(const struct tensor_view *t)
     return hf_conv || name_is_hf_form(t->name);
 }
 
-/* Keeps a tensor unless it belongs to the vision tower or to MTP. */
+/* Keeps a tensor unless it belongs to another part of the model. */
 static lily_status add_tensor(struct checkpoint *c, const struct tensor_view *t, struct lily_err *err)
 {
     struct buf name = {0};
-    if (!name_of_text_model(t->name, &name)) {
+    if (!c->name_of(t->name, &name)) {
         buf_free(&name);
         return LILY_OK;
     }
@@ -103,9 +104,9 @@ static bool is_plain_name(const struct json *v)
            strcmp(s + n - (sizeof end - 1), end) == 0;
 }
 
-/* The text tensors of the index, sorted by file, into places (owned by the caller). */
-static lily_status read_places(const struct json *map, const char *index, struct place **places, size_t *n_places,
-                               struct lily_err *err)
+/* The wanted tensors of the index, sorted by file, into places (owned by the caller). */
+static lily_status read_places(const struct checkpoint *c, const struct json *map, const char *index, struct place **places,
+                               size_t *n_places, struct lily_err *err)
 {
     size_t n = json_size(map);
     if (json_has_repeated_key(map)) LILY_FAIL(err, LILY_ERR_FORMAT, "%s: weight_map names a tensor twice", index);
@@ -123,7 +124,7 @@ static lily_status read_places(const struct json *map, const char *index, struct
                          index, name, json_kind(file) == JSON_STRING ? "\"" : "",
                          json_kind(file) == JSON_STRING ? json_string(file) : json_kind_name(file),
                          json_kind(file) == JSON_STRING ? "\"" : "");
-        else if (name_of_text_model(name, &text))
+        else if (c->name_of(name, &text))
             p[kept++] = (struct place){json_string(file), name};
     }
     buf_free(&text);
@@ -190,7 +191,7 @@ static lily_status open_sharded(struct checkpoint *c, const char *index, struct 
         st = err_set(err, LILY_ERR_FORMAT, "%s: weight_map is %s, expected an object", index,
                      map ? json_kind_name(map) : "missing");
     else
-        st = read_places(map, index, &places, &n, err);
+        st = read_places(c, map, index, &places, &n, err);
     if (st == LILY_OK) st = open_places(c, places, n, index, err);
     free(places);
     json_free(root);
@@ -239,10 +240,11 @@ static lily_status finish(struct checkpoint *c, const struct model_config *confi
     return LILY_OK;
 }
 
-lily_status checkpoint_open(const char *dir, const struct model_config *config, struct checkpoint **out,
-                            struct lily_err *err)
+static lily_status open_part(const char *dir, const struct model_config *config, bool (*name_of)(const char *, struct buf *),
+                             struct checkpoint **out, struct lily_err *err)
 {
     struct checkpoint *c = mem_new(sizeof *c);
+    c->name_of = name_of;
     c->dir = mem_dupz(dir);
     *out = NULL;
     lily_status st = open_files(c, err);
@@ -273,6 +275,18 @@ void checkpoint_of_synth(const struct synth_plan *p, struct checkpoint **out)
         add_tensor(c, &v, NULL);
     }
     finish(c, &p->config, NULL);
+}
+
+lily_status checkpoint_open(const char *dir, const struct model_config *config, struct checkpoint **out,
+                            struct lily_err *err)
+{
+    return open_part(dir, config, name_of_text_model, out, err);
+}
+
+lily_status checkpoint_open_mtp(const char *dir, const struct model_config *config, struct checkpoint **out,
+                                struct lily_err *err)
+{
+    return open_part(dir, config, name_of_mtp, out, err);
 }
 
 void checkpoint_close(struct checkpoint *c)

@@ -27,6 +27,9 @@ struct checkpoint;
  */
 lily_status checkpoint_open(const char *dir, const struct model_config *config, struct checkpoint **out,
                             struct lily_err *err);
+/* The same for the tensors of multi-token prediction alone ("mtp.norm.weight"), which may be none. */
+lily_status checkpoint_open_mtp(const char *dir, const struct model_config *config, struct checkpoint **out,
+                                struct lily_err *err);
 void checkpoint_close(struct checkpoint *c);
 
 size_t checkpoint_text_bytes(const struct checkpoint *c); /* bytes of the text model's tensors */

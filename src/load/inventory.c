@@ -65,20 +65,40 @@ static lily_status walk_experts(const struct walk *w)
     return give(w, MODULE, "mlp.shared_expert_gate", (struct sizes){0, 1, s->hidden});
 }
 
+static lily_status walk_layer(const struct walk *w, bool is_full)
+{
+    const struct model_shape *s = w->shape;
+    LILY_TRY(is_full ? walk_full(w) : walk_linear(w));
+    LILY_TRY(give(w, VECTOR, "input_layernorm.weight", (struct sizes){0, s->hidden, 1}));
+    LILY_TRY(give(w, VECTOR, "post_attention_layernorm.weight", (struct sizes){0, s->hidden, 1}));
+    return walk_experts(w);
+}
+
 lily_status inventory_walk(const struct model_shape *s, inventory_fn fn, void *arg, struct lily_err *err)
 {
     struct walk w = {.shape = s, .fn = fn, .arg = arg, .err = err};
     LILY_TRY(give(&w, MODULE, "model.embed_tokens", (struct sizes){0, s->vocab, s->hidden}));
     for (int i = 0; i < s->n_layers; i++) {
         snprintf(w.prefix, sizeof w.prefix, "model.layers.%d.", i);
-        LILY_TRY(s->is_full[i] ? walk_full(&w) : walk_linear(&w));
-        LILY_TRY(give(&w, VECTOR, "input_layernorm.weight", (struct sizes){0, s->hidden, 1}));
-        LILY_TRY(give(&w, VECTOR, "post_attention_layernorm.weight", (struct sizes){0, s->hidden, 1}));
-        LILY_TRY(walk_experts(&w));
+        LILY_TRY(walk_layer(&w, s->is_full[i]));
     }
     w.prefix[0] = 0;
     LILY_TRY(give(&w, VECTOR, "model.norm.weight", (struct sizes){0, s->hidden, 1}));
     return give(&w, MODULE, "lm_head", (struct sizes){0, s->vocab, s->hidden});
+}
+
+lily_status inventory_walk_mtp(const struct model_shape *s, int n_layers, inventory_fn fn, void *arg, struct lily_err *err)
+{
+    struct walk w = {.shape = s, .fn = fn, .arg = arg, .err = err, .prefix = "mtp."};
+    LILY_TRY(give(&w, MODULE, "fc", (struct sizes){0, s->hidden, 2 * s->hidden}));
+    LILY_TRY(give(&w, VECTOR, "pre_fc_norm_embedding.weight", (struct sizes){0, s->hidden, 1}));
+    LILY_TRY(give(&w, VECTOR, "pre_fc_norm_hidden.weight", (struct sizes){0, s->hidden, 1}));
+    LILY_TRY(give(&w, VECTOR, "norm.weight", (struct sizes){0, s->hidden, 1}));
+    for (int i = 0; i < n_layers; i++) {
+        snprintf(w.prefix, sizeof w.prefix, "mtp.layers.%d.", i);
+        LILY_TRY(walk_layer(&w, true));
+    }
+    return LILY_OK;
 }
 
 struct adding {

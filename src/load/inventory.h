@@ -20,6 +20,9 @@ struct inventory_item {
 typedef lily_status (*inventory_fn)(void *arg, const struct inventory_item *item, struct lily_err *err);
 lily_status inventory_walk(const struct model_shape *shape, inventory_fn fn, void *arg, struct lily_err *err);
 
+/* The same for n_layers layers of multi-token prediction: paths begin with "mtp.". */
+lily_status inventory_walk_mtp(const struct model_shape *shape, int n_layers, inventory_fn fn, void *arg, struct lily_err *err);
+
 /* Tensors and bytes of a checkpoint whose modules are all quantized by the rules of config, everything else BF16. */
 struct inventory_sum {
     int n_tensors;

@@ -26,6 +26,15 @@ bool name_of_text_model(const char *name, struct buf *out)
     return true;
 }
 
+bool name_of_mtp(const char *name, struct buf *out)
+{
+    const char *own = starts(name, "model.mtp.") ? name + sizeof "model." - 1 : name;
+    buf_clear(out);
+    if (!starts(own, "mtp.")) return false;
+    buf_addz(out, own);
+    return true;
+}
+
 bool name_is_hf_form(const char *name)
 {
     return starts(name, hf_wrapper) || strstr(name, ".mlp.experts.") != NULL;

@@ -17,6 +17,8 @@
 
 /* The name without its wrapper into out (cleared first); false when it is a vision or MTP tensor, which lily skips. */
 bool name_of_text_model(const char *name, struct buf *out);
+/* The same for the tensors of multi-token prediction: "mtp.norm.weight", without a wrapper in front. */
+bool name_of_mtp(const char *name, struct buf *out);
 /* True for a name that only the Hugging Face form has: unsplit, unconverted tensors. */
 bool name_is_hf_form(const char *name);
 

@@ -3,7 +3,7 @@ _lily() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'run chat serve info tokenize template synth help --version --help' -- "$word"))
+        COMPREPLY=($(compgen -W 'run chat serve info tokenize template quantize synth help --version --help' -- "$word"))
         return
     fi
     case $before in
@@ -11,6 +11,7 @@ _lily() {
     --kv) COMPREPLY=($(compgen -W 'bf16 f32' -- "$word")); return ;;
     --api-key-file | --fake-engine | --load | --messages | --tokenizer) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --model | --out | -m | -o) COMPREPLY=($(compgen -d -- "$word")); return ;;
+    --rounding) COMPREPLY=($(compgen -W 'gpu cpu' -- "$word")); return ;;
     --cpu-tier) COMPREPLY=($(compgen -W 'scalar avx2 avx512 neon' -- "$word")); return ;;
     --log-format) COMPREPLY=($(compgen -W 'text json' -- "$word")); return ;;
     --api-key | --cache-ram | --cors | --ctx | --drain | --frequency-penalty | --host | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --seed | --stop | --system | --temp | --threads | --top-k | --top-p | -n | -p | -s | -t) return ;;
@@ -22,13 +23,14 @@ _lily() {
     info) options='--model --ctx --threads --device --cpu-tier --kv --memory-limit --json --help' ;;
     tokenize) options='--model --special --json --help' ;;
     template) options='--model --no-think --json --help' ;;
+    quantize) options='--rounding --threads --check --json --help' ;;
     synth) options='--preset --out --tokenizer --seed --threads --json --help' ;;
     help) options='--json --help' ;;
     esac
     case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *)
-        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve info tokenize template synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
+        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve info tokenize template quantize synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
         ;;
     esac
 }
