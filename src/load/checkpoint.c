@@ -261,6 +261,7 @@ void checkpoint_of_synth(const struct synth_plan *p, struct checkpoint **out)
 {
     struct checkpoint *c = *out = mem_new(sizeof *c);
     struct buf dir = {0};
+    c->name_of = name_of_text_model;
     buf_printf(&dir, "synthetic %s", synth_preset_name(p->preset));
     c->dir = buf_take(&dir);
     for (int i = 0; i < p->n_tensors; i++) {
