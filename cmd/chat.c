@@ -171,17 +171,17 @@ static lily_status run_chat(void *args, int n, char **words, struct lily_err *er
     interrupt_init();
     screen_init(&c.screen);
     talk_init(&c.talk);
+    struct buf history = {0};
+    if (c.terminal) history_path(a, &history);
+    struct input *in = input_open(buf_str(&history)); /* before the weights are read, which is long enough to type ahead */
+    buf_free(&history);
     lily_status st = start(&c, err);
     if (st == LILY_OK) {
-        struct buf history = {0};
-        if (c.terminal) history_path(a, &history);
         if (c.terminal) greet(&c);
         if (a->load) chat_show_place(&c);
-        struct input *in = input_open(buf_str(&history));
         st = loop(&c, in, err);
-        input_close(in);
-        buf_free(&history);
     }
+    input_close(in);
     screen_free(&c.screen);
     if (c.have_last) answer_free(&c.last);
     session_free(c.session);

@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "base/mem.h"
 #include "interrupt.h"
+#include "terminal.h"
 
 #if __has_include(<histedit.h>)
 #define HAVE_LIBEDIT 1
@@ -65,14 +66,18 @@ static char *prompt(EditLine *edit)
     return text;
 }
 
-/* One byte; 0 or less at the end of the input and after Ctrl-C, which libedit by itself would read over. */
+/* One byte; 0 or less at the end of the input and after Ctrl-C, which libedit by itself would read over. At the prompt
+ * Ctrl-C is a byte (take_terminal): so it keeps its place among the keys before and after it. */
 static int read_byte(struct input *in, char *c)
 {
     if (in->queue_at < in->queue_n) {
         *c = in->queue[in->queue_at++];
         return 1;
     }
-    return interrupt_wait(STDIN_FILENO) ? (int)read(STDIN_FILENO, c, 1) : -1;
+    int n = interrupt_wait(STDIN_FILENO) ? (int)read(STDIN_FILENO, c, 1) : -1;
+    if (n != 1 || (unsigned char)*c != terminal_interrupt_key()) return n;
+    interrupt_note();
+    return -1;
 }
 
 /* After ESC: takes a mark of the beginning or end of a paste, or puts what is there in the queue. True for a mark. */
@@ -118,11 +123,24 @@ static int read_character(EditLine *edit, wchar_t *out)
     }
 }
 
+/*
+ * Keys that are typed while nobody reads stay as they are until the next prompt. With the modes that libedit leaves between
+ * two lines the terminal itself would work on them: Ctrl-D would become a zero byte, an erasing key would erase what is no
+ * line yet, and Ctrl-C would throw away all that waits to be read, the last prompt on its way to the screen included.
+ */
+static void take_terminal(EditLine *edit)
+{
+    if (terminal_interrupt_key() >= 0) el_set(edit, EL_SETTY, "-d", "intr=", NULL);
+    el_set(edit, EL_SETTY, "-x", "-icanon", "-echo", "+noflsh", NULL);
+}
+
 static void open_editor(struct input *in)
 {
     HistEvent ev;
+    terminal_remember();
     in->edit = el_init("lily", stdin, stdout, stderr);
     if (!in->edit) return;
+    take_terminal(in->edit);
     in->marks = env_color();
     el_set(in->edit, EL_CLIENTDATA, in);
     el_set(in->edit, EL_PROMPT, prompt);
@@ -147,7 +165,9 @@ static void close_editor(struct input *in)
         if (fd >= 0) close(fd);
     }
     if (in->history) history_end(in->history);
+    el_set(in->edit, EL_EDITMODE, 0); /* so that el_end leaves the terminal alone: it would throw away what is typed ahead */
     el_end(in->edit);
+    terminal_restore();
 }
 
 static const char *edit_line(struct input *in, size_t *n)
@@ -155,6 +175,7 @@ static const char *edit_line(struct input *in, size_t *n)
     int count = 0;
     if (in->marks) fputs("\033[?2004h", stdout);
     fflush(stdout);
+    el_set(in->edit, EL_PREP_TERM, 1); /* el_gets by itself does it when the prompt is seen already, and the first keys may be here */
     const char *line = el_gets(in->edit, &count);
     if (in->marks) fputs("\033[?2004l", stdout);
     fflush(stdout);
@@ -240,7 +261,7 @@ enum input_event input_read(struct input *in, struct buf *out)
         if (out->len > MAX_MESSAGE || !(backslash || paste)) break;
         buf_addc(out, '\n');
     }
-    interrupt_mode(INTERRUPT_ENDS);
+    if (in->terminal) interrupt_mode(INTERRUPT_STOPS_ANSWER); /* from here on, so that no Ctrl-C falls between */
     if (event == INPUT_MESSAGE) remember(in, out);
     return event;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "terminal.h"
 
 static atomic_bool flag;
 static atomic_int current = INTERRUPT_ENDS;
@@ -14,6 +15,7 @@ static const char *goodbye = ""; /* what a terminal needs last; set before the h
 
 static void leave(void)
 {
+    terminal_restore();
     if (write(STDOUT_FILENO, goodbye, strlen(goodbye)) < 0) _exit(130);
     _exit(130);
 }
@@ -36,14 +38,22 @@ void interrupt_init(void)
     sigaction(SIGINT, &a, NULL);
 }
 
-void interrupt_mode(enum interrupt_mode mode)
+enum interrupt_mode interrupt_mode(enum interrupt_mode mode)
 {
+    enum interrupt_mode last = atomic_load(&current);
+    if (mode == last) return last;
     atomic_store(&flag, false);
     atomic_store(&current, mode);
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT); /* at a prompt it comes in only while interrupt_wait waits, so none is missed */
     sigprocmask(mode == INTERRUPT_IS_NOTED ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
+    return last;
+}
+
+void interrupt_note(void)
+{
+    atomic_store(&flag, true);
 }
 
 const atomic_bool *interrupt_flag(void)

@@ -12,7 +12,9 @@
 enum interrupt_mode { INTERRUPT_ENDS, INTERRUPT_STOPS_ANSWER, INTERRUPT_IS_NOTED };
 
 void interrupt_init(void);
-void interrupt_mode(enum interrupt_mode mode); /* also clears the flag */
+/* Returns the mode before. A change of the mode clears the flag. */
+enum interrupt_mode interrupt_mode(enum interrupt_mode mode);
+void interrupt_note(void); /* as the signal in INTERRUPT_IS_NOTED does: Ctrl-C came as a key */
 const atomic_bool *interrupt_flag(void);
 bool interrupted(void);
 /* In INTERRUPT_IS_NOTED: waits until fd can be read. False after Ctrl-C, wherever it came in. */

@@ -115,8 +115,119 @@ json.dump(v, open(sys.argv[2], "w"))' "$tmp/warm.json" "$tmp/cold.json"
 v = json.load(open(sys.argv[1])); m = v["messages"]
 assert [x["role"] for x in m] == ["user", "assistant"] and m[0]["content"] == "hello"' "$tmp/saved.json"
     x=$("$LILY" tokenize -m $TINY --json x | python3 -c 'import json,sys; print(json.load(sys.stdin)["ids"][0])')
-    skip 'typing on a terminal' 'the scripted terminal (tests/cli/lib/term.py) loses keys now and then' 1
+    # term STEPS [OPTIONS...]; the model says x for ever, until its limit of tokens
+    term() {
+        printf '%s\n' "$1" >"$tmp/steps"
+        shift
+        TERM=xterm python3 tests/cli/lib/term.py 60 "$LILY" chat -m $TINY --ctx 30000 --no-think --temp 0 --logit-bias "$x=100" "$@" <"$tmp/steps" >"$tmp/out" 2>"$tmp/err"
+        rc=$? out=$(tr -d '\r\000' <"$tmp/out") err=$(cat "$tmp/err")
+    }
+    term 'wait /help
+wait > 
+send hello\r
+wait xxx
+wait > 
+send \x04' -n 5
+    expect 'typed: Ctrl-D ends with status' is "$rc" 0
+    expect 'typed: an answer' has "$out" xxxxx
+    expect 'the history belongs to its owner' is "$(stat -c %a "$tmp/state/lily/chat_history")" 600
+    expect 'the history has the line' grep -q hello "$tmp/state/lily/chat_history"
+    term 'wait > 
+send hello\r
+wait xxxx
+send \x03
+wait stopped
+wait > 
+send /stats\r
+wait written
+send /quit\r'
+    expect 'Ctrl-C stops the answer' has "$out" '(stopped)'
+    expect 'and only the answer' has "$out" 'last answer'
+    expect 'typed: /quit' is "$rc" 0
+    term 'wait > hello
+wait > 
+send \x04' --load "$tmp/saved.json"
+    expect '--load shows where the conversation is' is "$rc" 0
+    term 'wait > 
+send hel\x03
+wait > 
+send \x03
+wait Ctrl-D
+wait > 
+send hel\x03hello\r
+wait xxx
+wait > 
+send /save '"$tmp"'/cleared.json\r
+wait Saved
+send /quit\r' -n 3
+    expect 'Ctrl-C at the prompt goes on' is "$rc" 0
+    expect 'Ctrl-C at the prompt clears what was typed before it, and nothing after' grep -q '"content": *"hello"' "$tmp/cleared.json"
+    expect 'twice tells how to leave' has "$out" 'Ctrl-D or /quit'
+    term 'wait > 
+send one\ntwo\nthree\r
+wait xxx
+wait > 
+send /branch\r
+wait messages
+send \x04' -n 3
+    expect 'lines that come at once are one message' has "$out" '2 messages'
+    term 'wait > 
+send \x1b[200~one\r\ttwo\x1b[201~\r
+wait xxx
+wait > 
+send /save '"$tmp"'/pasted.json\r
+wait Saved
+send \x04' -n 3
+    expect 'a paste is text until Enter' grep -q '"one.n.ttwo"' "$tmp/pasted.json"
+    term 'wait > 
+send hello\r
+wait xxx
+send /undo\r/branch\r
+wait messages
+send \x04' -n 20
+    expect 'lines typed ahead stay apart' has "$out" '1 main, 0 messages'
+    term 'wait > 
+send \x1b[A and more\r
+wait A new branch
+wait > 
+send \x04' -n 3
+    expect 'an earlier line comes back' is "$rc" 0
+    # Every key that is typed while the weights are read or an answer is written: editing keys and the end, too.
+    term 'send first\r
+wait xxx
+send econd\x01s\x05!\r
+send /save '"$tmp"'/ahead.json\r\x04
+send \x03
+wait stopped
+wait xxx
+send \x03'
+    expect 'keys typed ahead: none is lost' is "$rc" 0
+    expect 'keys typed ahead: what they say' python3 -c 'import json,sys
+assert [m["content"] for m in json.load(open(sys.argv[1]))["messages"]][::2] == ["first", "second!"]' "$tmp/ahead.json"
+    term 'wait > 
+send hello\r
+wait xxx
+send \x1a
+stopped
+wait xxx
+send \x03
+wait stopped
+wait > 
+send \x1a
+stopped
+send \x04'
+    expect 'Ctrl-Z stops it in the modes that the terminal had, and it goes on' is "$rc" 0
+    term 'wait > 
+signal 15'
+    expect 'the modes come back after a signal, too' is "$rc" 143
+    rm -rf "$tmp/state"
+    term 'wait > 
+send secret\r
+wait xxx
+wait > 
+send \x04' -n 3 --no-history
+    expect '--no-history' test ! -e "$tmp/state/lily/chat_history"
 else
-    skip 'a terminal, the saved body' 'no python3' 14
+    skip 'a terminal, the saved body' 'no python3' 19
 fi
 summary
