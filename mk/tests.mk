@@ -84,6 +84,8 @@ qemu check-qemu:
 suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 1500 -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
 #: make check-clients   the official SDKs (Python, JavaScript) against the server; make bench-serve: its latency under load
 check-clients bench-serve: $(BUILD)/lily; @LILY=$(BUILD)/lily $(if $(filter check%,$@),tests/clients/run.sh,tests/soak/test_serve.py)
+#: make check-agents    Codex, Claude Code, opencode, Qwen Code against the server; fetches more than 1 GB, in no other target
+check-agents: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/agents/run.sh
 #: make soak           long runs
 soak: $(BUILD)/lily $(filter $(BUILD)/%,$(SOAK))
 	$(call RUN,soak) $(SOAK)
@@ -92,6 +94,6 @@ check-all:
 	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" tests/chroot.sh
 #: make counts         the counts of the last run of each suite, in the form of tests/min_counts
 counts:; @cat build/*/counts-* 2>/dev/null
-.PHONY: check check-clients bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz
+.PHONY: check check-clients check-agents bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz
 ALL_SRC = $(LIB_SRC) $(CMD_SRC) $(TEST_C) $(KERNEL_SRC) $(FUZZ_SRC) $(wildcard tests/fuzz/replay.c)
 -include $(patsubst %.c,$(BUILD)/%.d,$(ALL_SRC))
