@@ -57,7 +57,7 @@ bench: $(KERNELS)
 #: make bench-tokenizer speed of the tokenizer: loading, encoding, decoding (BENCH_TEXT: more files)
 bench-tokenizer: $(BUILD)/tests/bench/bench_tokenizer $(TOKENIZER_JSON)
 	@tests/bench/tokenizer.sh $^ $(BENCH_TEXT)
-$(BUILD)/tests/bench/bench_tokenizer: $(BUILD)/tests/bench/bench_tokenizer.o $(BUILD)/liblily.a
+$(addprefix $(BUILD)/tests/bench/,bench_tokenizer serve_load): %: %.o $(BUILD)/liblily.a
 	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) -o $@
 
 #: make check-san      unit, golden and fault suites under AddressSanitizer and UBSan, then each fuzzer for 15 s
@@ -82,12 +82,14 @@ QEMU_CHECK := $(call some,$(call bins,unit golden state) $(KERNELS))
 qemu check-qemu:
 	@if tests/have.sh qemu $(CROSS_CC) $(QEMU) apt-get 'tests/sysroot.sh arm64 build/sysroot-aarch64'; then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
 suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 1500 -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
-#: make check-clients   the official SDKs (Python, JavaScript) against the server; make bench-serve: its latency under load
-check-clients bench-serve: $(BUILD)/lily; @LILY=$(BUILD)/lily $(if $(filter check%,$@),tests/clients/run.sh,tests/soak/test_serve.py)
+#: make check-clients   the official SDKs (Python, JavaScript) against the server
+check-clients: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/run.sh
+#: make bench-serve     latency of the server: under load, of first bytes, of leaving clients; overhead per token
+bench-serve: $(BUILD)/lily $(BUILD)/tests/bench/serve_load; @BUILD=$(BUILD) LILY=$(BUILD)/lily tests/bench/serve.py
 #: make check-agents    Codex, Claude Code, opencode, Qwen Code against the server; fetches more than 1 GB, in no other target
 check-agents: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/agents/run.sh
 #: make soak           long runs
-soak: $(BUILD)/lily $(filter $(BUILD)/%,$(SOAK))
+soak: $(BUILD)/lily $(BUILD)/tests/bench/serve_load $(filter $(BUILD)/%,$(SOAK))
 	$(call RUN,soak) $(SOAK)
 #: make check-all      everything that this machine can run: check, check-san, tsan, qemu, fuzz, soak, a fresh chroot
 check-all:

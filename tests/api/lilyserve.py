@@ -16,7 +16,8 @@ import time
 import traceback
 
 LILY = os.environ.get("LILY", "./lily")
-SLOW = 10 if os.environ.get("SAN") else 1  # sanitized builds get more time
+SAN = bool(os.environ.get("SAN"))
+SLOW = 10 if SAN else 1  # sanitized builds get more time
 TAGS = re.compile(r"</?think>|</?tool_call>|<\|im_(start|end)\|>|</?function|</?parameter")
 
 

@@ -6,6 +6,7 @@ import random
 from lilyserve import *
 
 srv = Server(None, ["--parallel", "4", "--queue", "64", "--ctx", "4096"])
+cold = Server(None, ["--cache-ram", "0", "--ctx", "4096"])  # keeps no state: what is right
 
 
 def ask(content, **more):
@@ -16,6 +17,40 @@ def ask(content, **more):
 
 def text(reply, i=0):
     return reply["choices"][i]["message"]["content"]
+
+
+def warm(body, server=srv):
+    """A greedy reply, after checking that the counts of its prompt add up."""
+    reply = server.ok("/v1/chat/completions", {"temperature": 0, "max_tokens": 24, "enable_thinking": False, **body})
+    assert reply["usage"]["prompt_tokens"] == reply["lily"]["cache"]["reused"] + reply["lily"]["cache"]["computed"]
+    return reply
+
+
+def as_cold(body):
+    """A greedy reply that is what a server without saved states says."""
+    reply, right = warm(body), warm(body, cold)
+    assert reply["choices"][0]["message"] == right["choices"][0]["message"], (reply, right)
+    assert cached(right) == 0
+    return reply
+
+
+def cached(reply):
+    return reply["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def tokens_of(body):
+    """Of the rendered prompt, without the part that opens the answer."""
+    text = srv.ok("/apply-template", body)["prompt"]
+    text = text[:text.rindex("<|im_start|>assistant")]
+    return srv.ok("/tokenize", {"content": text, "parse_special": True})["count"]
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def said(content, **more):
+    return {"role": "assistant", "content": content, **more}
 
 
 def at_once(jobs):
@@ -36,6 +71,67 @@ def test_B5():
     alone = [j() for j in jobs]
     assert at_once(jobs) == alone
     assert len(set(alone)) > 4
+
+
+def test_A8():
+    """Thoughts that are sent back with preserve_thinking are in the prompt, with tools and without, and the state is that of a cold run."""
+    thought = "The secret number is 48213907561234509876. " * 8
+    history = [user("Choose a secret number. " + "Think well. " * 20), said("ok", reasoning_content=thought), user("Tell me the number.")]
+    tools = [{"type": "function", "function": {"name": "note", "parameters": {"type": "object", "properties": {}}}}]
+    for more in ({}, {"tools": tools}):
+        keep = {"messages": history, "preserve_thinking": True, **more}
+        rendered = srv.ok("/apply-template", keep)["prompt"]
+        assert thought.strip() in rendered, rendered
+        assert thought.strip() not in srv.ok("/apply-template", {**keep, "preserve_thinking": False})["prompt"]
+        as_cold(keep)
+        grown = {**keep, "messages": history + [said("It is secret.", reasoning_content="No."), user("Please.")]}
+        assert cached(as_cold(grown)) >= tokens_of(keep) - 64
+
+
+def test_A16():
+    """Text that a client adds to the last message alone: the next turn reuses all in front of that message."""
+    start = [user("Tell me about a fox. " + "Be kind. " * 80), said("The fox is kind. " * 30)]
+    first = {"messages": start + [user("Do it.\n<system-reminder>clock 10:01</system-reminder>")]}
+    as_cold(first)
+    second = {"messages": start + [user("Do it."), said("Done."), user("And now?\n<system-reminder>clock 10:02</system-reminder>")]}
+    assert cached(as_cold(second)) >= tokens_of({"messages": start}) - 64
+
+
+def test_A21():
+    """In a growing chat each turn reads what is new, so that late turns cost what early ones do."""
+    messages = [{"role": "system", "content": "You tell stories. " * 60}]
+    computed, ms = [], []
+    for turn in range(10):
+        messages.append(user("Part %d, please. " % turn + "Go on with it. " * 10))
+        reply = (as_cold if turn == 9 else warm)({"messages": messages})
+        computed.append(reply["lily"]["cache"]["computed"])
+        ms.append(reply["lily"]["timings"]["prefill_ms"])
+        messages.append(said(text(reply)))
+    print("A21: tokens read in each turn %s; ms %s" % (computed, ["%.0f" % m for m in ms]))
+    assert max(computed[1:]) < 3 * computed[1], computed
+
+
+def test_B1():
+    """Nothing of a conversation shows up in another one."""
+    other = "What is my code? " + "I forgot it. " * 20
+    right = None
+    for i in range(20):
+        ask("My code is ZEBRA-99. " + "Keep it. " * 30, max_tokens=4)
+        ask("side request %d" % i, max_tokens=2)
+        reply = warm({"messages": [user(other)], "max_tokens": 12})
+        right = right or warm({"messages": [user(other)], "max_tokens": 12}, cold)
+        assert "ZEBRA" not in text(reply) and reply["choices"] == right["choices"], (reply, right)
+
+
+def test_B3():
+    """Digits are as they were, whatever part of the prompt comes from saved state."""
+    rows = "".join("%s,%d,%.2f,%.2f\n" % (name, 185335 + i, 4032.84 + i, 773.58 + i) for i, name in enumerate(["isced1997_r"] * 16))
+    messages = [{"role": "system", "content": "The table:\n" + rows}]
+    for turn in range(6):
+        messages.append(user("Copy the 4 values of row %d exactly." % (turn + 1)))
+        reply = (as_cold if turn == 5 else warm)({"messages": messages})
+        assert turn == 0 or cached(reply) > 300, reply["lily"]
+        messages.append(said(text(reply)))
 
 
 def test_B12():
@@ -118,10 +214,7 @@ def test_F5():
     s.close()
     turn = {"messages": [question, {"role": "assistant", "content": "Once there was"}, {"role": "user", "content": "Go on."}], "enable_thinking": False,
             "temperature": 0, "max_tokens": 30}
-    warm = text(srv.ok("/v1/chat/completions", turn))
-    cold = Server(None, ["--cache-ram", "0", "--ctx", "4096"])
-    assert text(cold.ok("/v1/chat/completions", turn)) == warm
-    assert cold.stop() == 0
+    as_cold(turn)
 
 
 def test_F8():
@@ -173,4 +266,4 @@ def test_tools_on_the_model():
     assert good >= 3
 
 
-run(globals(), srv)
+run(globals(), srv, cold)
