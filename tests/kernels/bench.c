@@ -99,11 +99,11 @@ static void gdn_unit(const struct timing *t, long unit, float *out)
 static void attention_unit(const struct timing *t, long unit, float *out)
 {
     const uint8_t *pages[KEYS / GRID], *base = t->b->arena + (size_t)unit * t->shape->unit_bytes;
-    bool bf16 = strcmp(t->shape->label, "bf16") == 0;
+    bool bf16 = strncmp(t->shape->label, "bf16", 4) == 0;
     size_t half = (size_t)GRID * HEAD_DIM * (bf16 ? 2 : 4);
     for (int p = 0; p < KEYS / GRID; p++) pages[p] = base + (size_t)p * 2 * half;
-    struct attn_job j = {.q = t->b->x, .ldq = HEAD_DIM, .n_q = 8, .pages = pages, .v_offset = half, .bf16 = bf16,
-                         .n_keys = t->shape->n, .out = out, .ldo = HEAD_DIM};
+    struct attn_job j = {.q = t->b->x, .ldq = HEAD_DIM, .ldq_row = WIDTH, .n_q = 8, .n_rows = t->shape->n, .pages = pages,
+                         .v_offset = half, .bf16 = bf16, .n_keys = KEYS - 8, .out = out, .ldo = HEAD_DIM, .ldo_row = WIDTH};
     t->k->attention(&j);
 }
 
@@ -147,8 +147,9 @@ static const struct shape shapes[] = {
     MATMUL("matmul_q8", 16, Q8_BLOCK),  MATMUL("matmul_f32", 1, F32_BLOCK), MATMUL("matmul_f32", 16, F32_BLOCK),
     {"gdn", "1 token", gdn_unit, 1, STATE, 7.0 * GDN_DIM * GDN_DIM, true},
     {"gdn", "64 tokens", gdn_unit, 64, STATE, 64 * 7.0 * GDN_DIM * GDN_DIM, true},
-    {"attention", "bf16", attention_unit, KEYS, (size_t)KEYS * HEAD_DIM * 4, 8 * 4.0 * KEYS * HEAD_DIM, false},
-    {"attention", "f32", attention_unit, KEYS, (size_t)KEYS * HEAD_DIM * 8, 8 * 4.0 * KEYS * HEAD_DIM, false},
+    {"attention", "bf16, 4K keys, 1 row", attention_unit, 1, (size_t)KEYS * HEAD_DIM * 4, 8 * 4.0 * KEYS * HEAD_DIM, false},
+    {"attention", "bf16, 4K keys, 8 rows", attention_unit, 8, (size_t)KEYS * HEAD_DIM * 4, 64 * 4.0 * KEYS * HEAD_DIM, false},
+    {"attention", "f32, 4K keys, 1 row", attention_unit, 1, (size_t)KEYS * HEAD_DIM * 8, 8 * 4.0 * KEYS * HEAD_DIM, false},
     {"conv_silu", "2048 channels, 1 token", conv_unit, 1, 7 * WIDTH * 4, WIDTH * 8.0, false},
     {"conv_silu", "2048 channels, 64 tokens", conv_unit, 64, 7 * WIDTH * 4, 64 * WIDTH * 8.0, false},
     {"rms_norm", "2048", rms_unit, 1, 0, WIDTH * 4.0, false},

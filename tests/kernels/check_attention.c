@@ -5,7 +5,7 @@
 #include "base/num.h"
 #include "check.h"
 
-enum { MAX_PAGES = 4 };
+enum { MAX_PAGES = 4, MAX_HEADS = 16 };
 
 struct attn_case {
     struct attn_job job;
@@ -31,13 +31,13 @@ static double element(const struct attn_case *c, int key, int i, size_t offset)
  * that plus the exponential's own error (its argument is rounded once) and the rescaling at every block; the maximum
  * cancels between numerator and sum.
  */
-static void check_head(const struct attn_case *c, int h)
+static void check_head(const struct attn_case *c, int t, int h)
 {
     const struct attn_job *j = &c->job;
-    const float *q = j->q + (long)h * j->ldq;
+    const float *q = j->q + (long)t * j->ldq_row + (long)h * j->ldq, *result = j->out + (long)t * j->ldo_row + (long)h * j->ldo;
     double score[MAX_PAGES * GRID], wrong[MAX_PAGES * GRID], top = -INFINITY, sum = 0, sum_wrong = 0;
-    int blocks = (j->n_keys + GRID - 1) / GRID;
-    for (int s = 0; s < j->n_keys; s++) {
+    int n_keys = j->n_keys + t, blocks = (n_keys + GRID - 1) / GRID;
+    for (int s = 0; s < n_keys; s++) {
         double dot = 0, magnitude = 0;
         for (int i = 0; i < HEAD_DIM; i++) {
             double p = q[i] * element(c, s, i, j->k_offset);
@@ -47,20 +47,20 @@ static void check_head(const struct attn_case *c, int h)
         wrong[s] = HEAD_DIM * UNIT_ROUNDOFF * magnitude;
         if (dot > top) top = dot;
     }
-    for (int s = 0; s < j->n_keys; s++) {
+    for (int s = 0; s < n_keys; s++) {
         wrong[s] = expm1(wrong[s] + UNIT_ROUNDOFF * fabs(score[s] - top) * (1 + blocks)) + (4 + 6.0 * blocks) * UNIT_ROUNDOFF;
         score[s] = exp(score[s] - top);
         sum += score[s], sum_wrong += score[s] * (wrong[s] + (GRID + blocks) * UNIT_ROUNDOFF) + TINIEST;
     }
     for (int i = 0; i < HEAD_DIM; i++) {
         double out = 0, out_wrong = 0;
-        for (int s = 0; s < j->n_keys; s++) {
+        for (int s = 0; s < n_keys; s++) {
             double p = score[s] * element(c, s, i, j->v_offset);
             out += p;
             out_wrong += fabs(p) * (wrong[s] + (GRID + blocks + 2) * UNIT_ROUNDOFF) + 4 * TINIEST;
         }
         double tolerance = out_wrong / sum + fabs(out / sum) * (sum_wrong / sum + 2 * UNIT_ROUNDOFF);
-        expect_close("out", (long)h * j->ldo + i, j->out[(long)h * j->ldo + i], out / sum, tolerance + 0x1p-120 * fabs(out / sum) + TINIEST);
+        expect_close("out", (result - j->out) + i, result[i], out / sum, tolerance + 0x1p-120 * fabs(out / sum) + TINIEST);
     }
 }
 
@@ -83,52 +83,114 @@ static uint8_t *make_page(struct attn_case *c, struct random *r, int keys, enum 
     return page;
 }
 
-static void make_attention(struct attn_case *c, struct random *r, int n_q, int n_keys, enum input kind)
+/* One past the last float that rows and heads of these distances reach. */
+static long reach(const struct attn_job *j, int ld_row, int ld)
+{
+    return (long)(j->n_rows - 1) * ld_row + (long)(j->n_q - 1) * ld + HEAD_DIM;
+}
+
+static void make_attention(struct attn_case *c, struct random *r, int n_q, int n_rows, int n_keys, enum input kind)
 {
     size_t bytes = (size_t)GRID * HEAD_DIM * (c->job.bf16 ? 2 : 4);
     bool v_first = random_u64(r) & 1;
     c->job.k_offset = (v_first ? bytes : 0) + 64 * (size_t)random_int(r, 0, 3);
     c->job.v_offset = v_first ? 0 : c->job.k_offset + bytes + 64;
-    c->job.n_q = n_q, c->job.n_keys = n_keys;
+    c->job.n_q = n_q, c->job.n_rows = n_rows, c->job.n_keys = n_keys;
     c->job.ldq = HEAD_DIM * random_int(r, 1, 2), c->job.ldo = HEAD_DIM + 16 * random_int(r, 0, 1);
-    for (int p = 0; p * GRID < n_keys; p++) {
-        int left = n_keys - p * GRID;
+    c->job.ldq_row = n_q * c->job.ldq + 16 * random_int(r, 0, 1), c->job.ldo_row = n_q * c->job.ldo;
+    for (int p = 0; p * GRID < n_keys + n_rows - 1; p++) {
+        int left = n_keys + n_rows - 1 - p * GRID;
         c->pages[p] = make_page(c, r, left < GRID ? left : GRID, kind);
     }
     c->job.pages = c->pages;
-    float *q = guarded_floats((long)(n_q - 1) * c->job.ldq + HEAD_DIM);
+    float *q = guarded_floats(reach(&c->job, c->job.ldq_row, c->job.ldq));
     /* Queries long enough that the weights differ by orders of magnitude, short enough for a useful bound. */
-    for (int h = 0; h < n_q; h++)
-        for (int i = 0; i < HEAD_DIM; i++) q[(long)h * c->job.ldq + i] = random_float(r) * (kind == IN_OUTLIERS ? 0.01f : 1.5f);
+    for (int h = 0; h < n_q * n_rows; h++)
+        for (int i = 0; i < HEAD_DIM; i++)
+            q[(long)(h / n_q) * c->job.ldq_row + (long)(h % n_q) * c->job.ldq + i] = random_float(r) * (kind == IN_OUTLIERS ? 0.01f : 1.5f);
     c->job.q = q;
-    c->job.out = guarded_floats((long)(n_q - 1) * c->job.ldo + HEAD_DIM);
+    c->job.out = guarded_floats(reach(&c->job, c->job.ldo_row, c->job.ldo));
 }
 
-/* Heads in groups of random sizes must give the same bits. */
+/* Rows and heads in groups of random sizes must give the same bits. */
 static void check_groups(const struct attn_case *c, struct random *r)
 {
+    const struct attn_job *j = &c->job;
     struct attn_case part = *c;
-    part.job.out = guarded_floats((long)(c->job.n_q - 1) * c->job.ldo + HEAD_DIM);
-    float *all = part.job.out;
-    for (int h = 0, count; h < c->job.n_q; h += count) {
-        count = random_int(r, 1, c->job.n_q - h);
-        part.job.q = c->job.q + (long)h * c->job.ldq;
-        part.job.out = all + (long)h * c->job.ldo;
-        part.job.n_q = count;
-        guarded_call(call_attention, &part);
-        if (case_failed()) return;
+    float *all = guarded_floats(reach(j, j->ldo_row, j->ldo));
+    for (int t = 0, rows; t < j->n_rows; t += rows) {
+        rows = random_int(r, 1, j->n_rows - t);
+        for (int h = 0, count; h < j->n_q; h += count) {
+            count = random_int(r, 1, j->n_q - h);
+            part.job.q = j->q + (long)t * j->ldq_row + (long)h * j->ldq;
+            part.job.out = all + (long)t * j->ldo_row + (long)h * j->ldo;
+            part.job.n_q = count, part.job.n_rows = rows, part.job.n_keys = j->n_keys + t;
+            guarded_call(call_attention, &part);
+            if (case_failed()) return;
+        }
     }
-    for (int h = 0; h < c->job.n_q; h++) expect_same_bits("out", c->job.out + (long)h * c->job.ldo, all + (long)h * c->job.ldo, HEAD_DIM);
+    for (int t = 0; t < j->n_rows; t++)
+        for (int h = 0; h < j->n_q; h++) {
+            long at = (long)t * j->ldo_row + (long)h * j->ldo;
+            expect_same_bits("out", j->out + at, all + at, HEAD_DIM);
+        }
 }
 
 static void run_attention(struct attn_case *c, struct random *r)
 {
+    const struct attn_job *j = &c->job;
     guarded_call(call_attention, c);
-    for (int h = 0; h < c->job.n_q && !case_failed(); h++) check_head(c, h);
-    for (int h = 0; h + 1 < c->job.n_q; h++)
-        if (!canary_intact(c->job.out + (long)h * c->job.ldo + HEAD_DIM, (size_t)(c->job.ldo - HEAD_DIM) * 4))
-            case_fail("wrote between the heads of out, behind head %d", h);
+    for (int t = 0; t < j->n_rows; t++)
+        for (int h = 0; h < j->n_q && !case_failed(); h++) {
+            check_head(c, t, h);
+            if (t + 1 == j->n_rows && h + 1 == j->n_q) break;
+            if (!canary_intact(j->out + (long)t * j->ldo_row + (long)h * j->ldo + HEAD_DIM, (size_t)(j->ldo - HEAD_DIM) * 4))
+                case_fail("wrote between the heads of out, behind head %d of row %d", h, t);
+        }
     if (!case_failed()) check_groups(c, r);
+}
+
+/* One row over many lengths, as in decode; the last page ends with the last key. */
+static void check_decode(struct attn_case *c, struct random *r)
+{
+    for (int n_keys = 1; n_keys <= 200; n_keys += n_keys < 9 || (n_keys % 64 > 61) || n_keys % 64 < 3 ? 1 : random_int(r, 1, 7)) {
+        int n_q = n_keys % 3 ? random_int(r, 1, MAX_HEADS) : 8;
+        case_begin("attention", "%d heads, %d keys, %s", n_q, n_keys, c->job.bf16 ? "bf16" : "f32");
+        make_attention(c, r, n_q, 1, n_keys, IN_PLAIN);
+        run_attention(c, r);
+        case_end();
+    }
+}
+
+/* Many rows, as in prefill, from places before, on and behind the grid. */
+static void check_prefill(struct attn_case *c, struct random *r)
+{
+    static const int heads[] = {1, 2, 4, 8, 8, 8, 16, 5};
+    for (int n_keys = 1; n_keys <= 150; n_keys += n_keys < 3 || n_keys % 64 < 2 ? 1 : random_int(r, 5, 20)) {
+        int n_q = heads[random_int(r, 0, 7)], n_rows = random_int(r, 2, ATTN_MAX_ROWS / n_q);
+        case_begin("attention", "%d heads, %d rows from key %d, %s", n_q, n_rows, n_keys, c->job.bf16 ? "bf16" : "f32");
+        make_attention(c, r, n_q, n_rows, n_keys, IN_PLAIN);
+        run_attention(c, r);
+        case_end();
+    }
+}
+
+/* What is not a number in one place must stay there: in its query head, or in the rows that see its key. */
+static void check_nan(struct attn_case *c, struct random *r)
+{
+    case_begin("attention", "a NaN query head, %s", c->job.bf16 ? "bf16" : "f32");
+    make_attention(c, r, 7, 3, 70, IN_PLAIN);
+    ((float *)(uintptr_t)c->job.q)[(long)c->job.ldq_row * random_int(r, 0, 2) + (long)c->job.ldq * random_int(r, 0, 6) + 5] = NAN;
+    run_attention(c, r);
+    case_end();
+    for (int value = 0; value < 2; value++) {
+        case_begin("attention", "a NaN %s of a later row, %s", value ? "value" : "key", c->job.bf16 ? "bf16" : "f32");
+        make_attention(c, r, 8, 8, 60, IN_PLAIN);
+        uint8_t *at = (uint8_t *)(uintptr_t)c->pages[1] + (value ? c->job.v_offset : c->job.k_offset);
+        memset(at + (size_t)HEAD_DIM * (c->job.bf16 ? 2 : 4), 0xff, 4); /* key 65: seen by the last two rows */
+        run_attention(c, r);
+        case_end();
+    }
 }
 
 static void check_attention(const struct cpu_kernels *k, struct random *r)
@@ -136,25 +198,16 @@ static void check_attention(const struct cpu_kernels *k, struct random *r)
     struct attn_case c = {.kernel = k->attention};
     for (int bf16 = 0; bf16 < 2; bf16++) {
         c.job.bf16 = bf16;
-        for (int n_keys = 1; n_keys <= 200; n_keys += n_keys < 9 || (n_keys % 64 > 61) || n_keys % 64 < 3 ? 1 : random_int(r, 1, 7)) {
-            int n_q = n_keys % 3 ? random_int(r, 1, ATTN_MAX_Q) : 8;
-            case_begin("attention", "%d heads, %d keys, %s", n_q, n_keys, bf16 ? "bf16" : "f32");
-            make_attention(&c, r, n_q, n_keys, IN_PLAIN);
-            run_attention(&c, r);
-            case_end();
-        }
+        check_decode(&c, r);
+        check_prefill(&c, r);
         for (int kind = 1; kind < INPUTS; kind++)
             for (int n_keys = 5; n_keys < 150; n_keys += 70) {
                 case_begin("attention", "8 heads, %d keys, %s, %s input", n_keys, bf16 ? "bf16" : "f32", input_names[kind]);
-                make_attention(&c, r, 8, n_keys, (enum input)kind);
+                make_attention(&c, r, 8, 1 + n_keys % 3, n_keys, (enum input)kind);
                 run_attention(&c, r);
                 case_end();
             }
-        case_begin("attention", "a NaN query head, %s", bf16 ? "bf16" : "f32");
-        make_attention(&c, r, 7, 70, IN_PLAIN);
-        ((float *)(uintptr_t)c.job.q)[(long)c.job.ldq * random_int(r, 0, 6) + 5] = NAN;
-        run_attention(&c, r);
-        case_end();
+        check_nan(&c, r);
     }
 }
 

@@ -77,8 +77,9 @@ static void gdn(const struct gdn_job *j)
 
 static void attention(const struct attn_job *j)
 {
+    long row = j->n_rows - 1, head = j->n_q - 1;
     inner.attention(j);
-    spoil(j->out + (long)(j->n_q - 1) * j->ldo, HEAD_DIM, j->q + (long)(j->n_q - 1) * j->ldq + HEAD_DIM, j->n_q > 1);
+    spoil(j->out + row * j->ldo_row + head * j->ldo, HEAD_DIM, j->q + row * j->ldq_row + head * j->ldq + HEAD_DIM, j->n_q * j->n_rows > 1);
 }
 
 static void conv_silu(const struct conv_job *j)

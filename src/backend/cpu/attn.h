@@ -1,4 +1,11 @@
-/* What attention of every SIMD tier shares: the running softmax of the heads of one job. For the tiers alone. */
+/*
+ * Softmax attention for every SIMD tier, in the vectors that the including tier names (vec, LANES, vec_…). For the tiers alone.
+ *
+ * A job's query rows (tokens x heads of one KV head) go together over blocks of 64 keys at absolute positions. In scores a
+ * lane is a query row, so that each sums over the dimensions, takes its maximum and adds its weights up on its own and in one
+ * order; in outputs a lane is a dimension, and a row adds just the keys it may see. So a row's bits do not depend on company.
+ * K and V of a block are widened once for all rows; the next block is asked for while this one is computed.
+ */
 #ifndef LILY_BACKEND_CPU_ATTN_H
 #define LILY_BACKEND_CPU_ATTN_H
 
@@ -8,35 +15,194 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/unroll.h"
 
+/* Sums that fit into registers: 8 of 16, or 16 of 32. */
+enum { ATTN_SUMS = LANES == 8 ? 8 : 16, TILE_KEYS = 8, TILE_ROWS = ATTN_SUMS / 2, STRIP = 2 * LANES };
+
 struct attn_state {
-    float score[ATTN_MAX_Q][GRID]; /* scores of a block, then their weights */
-    float acc[ATTN_MAX_Q][HEAD_DIM];
-    float max[ATTN_MAX_Q], sum[ATTN_MAX_Q], keep[ATTN_MAX_Q]; /* keep: what the new maximum leaves of acc and sum */
+    float q[ATTN_MAX_ROWS / LANES][HEAD_DIM][LANES]; /* queries, a lane for each row */
+    float score[GRID][ATTN_MAX_ROWS];                /* scores of a block, then weights */
+    float keys[GRID][HEAD_DIM];
+    float values[HEAD_DIM / STRIP][GRID][STRIP];
+    float max[ATTN_MAX_ROWS], sum[ATTN_MAX_ROWS], keep[ATTN_MAX_ROWS]; /* keep: what the new maximum leaves of out and sum */
     const struct attn_job *job;
-    const uint8_t *keys, *values; /* of the block */
-    int n;                        /* keys in the block */
+    const uint8_t *next_keys, *next_values; /* of the block after this one; NULL: none */
+    int rows, lanes; /* query rows: present, and in whole vectors */
+    int first, n;    /* the block: position of its first key, number of keys */
 } __attribute__((aligned(64)));
 
-ALWAYS_INLINE void attn_begin(struct attn_state *a, const struct attn_job *j)
-{
-    a->job = j;
-    for (int h = 0; h < j->n_q; h++) a->max[h] = -INFINITY, a->sum[h] = 0;
-    memset(a->acc, 0, (size_t)j->n_q * sizeof *a->acc);
-}
-
-/* Moves to the block of 64 keys from `first`. */
-ALWAYS_INLINE void attn_take_block(struct attn_state *a, int first)
+ALWAYS_INLINE float *attn_out(const struct attn_state *a, int row)
 {
     const struct attn_job *j = a->job;
-    a->keys = j->pages[first / GRID] + j->k_offset;
-    a->values = j->pages[first / GRID] + j->v_offset;
-    a->n = j->n_keys - first < GRID ? j->n_keys - first : GRID;
+    return j->out + (long)(row / j->n_q) * j->ldo_row + (long)(row % j->n_q) * j->ldo;
 }
 
-/* The byte of element i of row s of the block's keys or values. */
-ALWAYS_INLINE const uint8_t *attn_at(const uint8_t *rows, int s, int i, bool bf16)
+/* Keys of the block that a row may see. */
+ALWAYS_INLINE int attn_sees(const struct attn_state *a, int row)
 {
-    return rows + ((size_t)s * HEAD_DIM + (size_t)i) * (bf16 ? 2 : 4);
+    int n = a->job->n_keys + row / a->job->n_q - a->first;
+    return n < 0 ? 0 : n < a->n ? n : a->n;
+}
+
+static void attn_begin(struct attn_state *a, const struct attn_job *j)
+{
+    a->job = j;
+    a->rows = j->n_rows * j->n_q;
+    a->lanes = (a->rows + LANES - 1) / LANES;
+    for (int r = 0; r < a->lanes * LANES; r++) {
+        const float *q = j->q + (long)(r / j->n_q) * j->ldq_row + (long)(r % j->n_q) * j->ldq;
+        a->max[r] = -INFINITY, a->sum[r] = 0;
+        for (int i = 0; i < HEAD_DIM; i++) a->q[r / LANES][i][r % LANES] = r < a->rows ? q[i] : 0;
+    }
+}
+
+ALWAYS_INLINE vec attn_load(const uint8_t *row, int i, bool bf16)
+{
+    return bf16 ? vec_bf16(row + 2 * i) : vec_load((const float *)(const void *)(row + 4 * i));
+}
+
+/* Widens the block's keys and values; keys are filled up with zeros to whole tiles. */
+ALWAYS_INLINE void attn_take_block(struct attn_state *a, int first, bool bf16)
+{
+    const struct attn_job *j = a->job;
+    const uint8_t *page = j->pages[first / GRID];
+    int left = j->n_keys + j->n_rows - 1 - first;
+    size_t row_bytes = HEAD_DIM * (bf16 ? 2 : 4);
+    a->first = first, a->n = left < GRID ? left : GRID;
+    for (int s = 0; s < a->n; s++) {
+        const uint8_t *k = page + j->k_offset + (size_t)s * row_bytes;
+        for (int i = 0; i < HEAD_DIM; i += LANES) vec_store(a->keys[s] + i, attn_load(k, i, bf16));
+    }
+    for (int s = a->n; s % TILE_KEYS; s++) memset(a->keys[s], 0, sizeof a->keys[s]);
+    for (int s = 0; s < a->n; s++) {
+        const uint8_t *v = page + j->v_offset + (size_t)s * row_bytes;
+        for (int i = 0; i < HEAD_DIM; i += LANES) vec_store(a->values[i / STRIP][s] + i % STRIP, attn_load(v, i, bf16));
+    }
+    page = left > GRID ? j->pages[first / GRID + 1] : NULL;
+    a->next_keys = page ? page + j->k_offset : NULL;
+    a->next_values = page ? page + j->v_offset : NULL;
+}
+
+/* Part `part` of `parts` of the next block's keys or values. */
+ALWAYS_INLINE void attn_prefetch(const uint8_t *rows, int part, int parts, bool bf16)
+{
+    int bytes = GRID * HEAD_DIM * (bf16 ? 2 : 4) / parts;
+    if (rows)
+        for (int i = 0; i < bytes; i += 64) __builtin_prefetch(rows + part * bytes + i, 0, 2);
+}
+
+/* Scores of the rows of one or two vectors from u with `keys` keys from s. */
+ALWAYS_INLINE void score_tile(struct attn_state *a, int u, int vectors, int s, int keys)
+{
+    vec sum[8][2];
+    UNROLL8(k, keys, UNROLL2(v, vectors, sum[k][v] = vec_all(0);))
+    const float *key = a->keys[s], *q = a->q[u][0];
+    for (int i = 0; i < HEAD_DIM; i++) {
+        vec x[2];
+        UNROLL2(v, vectors, x[v] = vec_load(q + v * HEAD_DIM * LANES + i * LANES);)
+        UNROLL8(k, keys, {
+            vec w = vec_all(key[k * HEAD_DIM + i]);
+            UNROLL2(v, vectors, sum[k][v] = vec_fma(w, x[v], sum[k][v]);)
+        })
+    }
+    UNROLL8(k, keys, UNROLL2(v, vectors, vec_store(a->score[s + k] + (u + v) * LANES, sum[k][v]);))
+}
+
+ALWAYS_INLINE void score_block(struct attn_state *a, bool bf16)
+{
+    int u = 0;
+    for (int s = 0; s < GRID; s += TILE_KEYS) attn_prefetch(a->next_keys, s / TILE_KEYS, GRID / TILE_KEYS, bf16);
+    for (; u + 2 <= a->lanes; u += 2)
+        for (int s = 0; s < a->n; s += ATTN_SUMS / 2) score_tile(a, u, 2, s, ATTN_SUMS / 2);
+    if (u < a->lanes)
+        for (int s = 0; s < a->n; s += TILE_KEYS) score_tile(a, u, 1, s, TILE_KEYS);
+}
+
+/* Turns the scores of one vector of rows into weights relative to their new maxima and updates their sums. */
+ALWAYS_INLINE void soften(struct attn_state *a, int u)
+{
+    float *score = a->score[0] + u * LANES;
+    vec old = vec_load(a->max + u * LANES), max = old, sum = vec_all(0);
+    for (int s = 0; s < a->n; s++) max = vec_max(vec_load(score + s * ATTN_MAX_ROWS), max);
+    for (int s = 0; s < a->n; s++) {
+        vec p = exp_ps(vec_sub(vec_load(score + s * ATTN_MAX_ROWS), max));
+        vec_store(score + s * ATTN_MAX_ROWS, p);
+        sum = vec_add(sum, p);
+    }
+    vec keep = exp_ps(vec_sub(old, max));
+    vec_store(a->keep + u * LANES, keep);
+    vec_store(a->sum + u * LANES, vec_fma(vec_load(a->sum + u * LANES), keep, sum));
+    vec_store(a->max + u * LANES, max);
+}
+
+/* Scores of keys that a row may not see. */
+static void mask_block(struct attn_state *a)
+{
+    for (int r = 0; r < a->rows; r++)
+        for (int s = attn_sees(a, r); s < a->n; s++) a->score[s][r] = -INFINITY;
+}
+
+/* out = out*keep + the weighted values, for `rows` rows from r that see the same n keys, and one strip of dimensions. */
+ALWAYS_INLINE void value_tile(struct attn_state *a, int r, int rows, int n, int strip)
+{
+    vec acc[8][2];
+    float *out[8];
+    UNROLL8(m, rows, {
+        vec keep = vec_all(a->keep[r + m]);
+        out[m] = attn_out(a, r + m) + strip * STRIP;
+        UNROLL2(v, 2, acc[m][v] = a->first ? vec_mul(keep, vec_load(out[m] + v * LANES)) : vec_all(0);)
+    })
+    const float *value = a->values[strip][0], *weight = a->score[0] + r;
+    for (int s = 0; s < n; s++) {
+        vec v0 = vec_load(value + s * STRIP), v1 = vec_load(value + s * STRIP + LANES);
+        UNROLL8(m, rows, {
+            vec p = vec_all(weight[s * ATTN_MAX_ROWS + m]);
+            acc[m][0] = vec_fma(p, v0, acc[m][0]);
+            acc[m][1] = vec_fma(p, v1, acc[m][1]);
+        })
+    }
+    UNROLL8(m, rows, UNROLL2(v, 2, vec_store(out[m] + v * LANES, acc[m][v]);))
+}
+
+ALWAYS_INLINE void value_block(struct attn_state *a, bool bf16)
+{
+    for (int strip = 0; strip < HEAD_DIM / STRIP; strip++) {
+        attn_prefetch(a->next_values, strip, HEAD_DIM / STRIP, bf16);
+        for (int r = 0; r < a->rows;) {
+            int n = attn_sees(a, r);
+            if (r + TILE_ROWS <= a->rows && attn_sees(a, r + TILE_ROWS - 1) == n) {
+                value_tile(a, r, TILE_ROWS, n, strip);
+                r += TILE_ROWS;
+            } else {
+                value_tile(a, r++, 1, n, strip);
+            }
+        }
+    }
+}
+
+ALWAYS_INLINE void attend(struct attn_state *a, const struct attn_job *j, bool bf16)
+{
+    attn_begin(a, j);
+    for (int first = 0; first < j->n_keys + j->n_rows - 1; first += GRID) {
+        attn_take_block(a, first, bf16);
+        score_block(a, bf16);
+        if (first + a->n > j->n_keys) mask_block(a);
+        for (int u = 0; u < a->lanes; u++) soften(a, u);
+        value_block(a, bf16);
+    }
+    for (int r = 0; r < a->rows; r++) {
+        float *out = attn_out(a, r);
+        vec sum = vec_all(a->sum[r]);
+        for (int i = 0; i < HEAD_DIM; i += LANES) vec_store(out + i, vec_div(vec_load(out + i), sum));
+    }
+}
+
+static void attention(const struct attn_job *j)
+{
+    struct attn_state a;
+    if (j->bf16)
+        attend(&a, j, true);
+    else
+        attend(&a, j, false);
 }
 
 #endif

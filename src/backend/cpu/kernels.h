@@ -100,18 +100,22 @@ struct gdn_job {
     int ldo;
 };
 
-/* Softmax attention of n_q query heads that share one KV head, over keys 0 … n_keys-1 in pages of 64 tokens. */
+/*
+ * Softmax attention of n_q query heads that share one KV head, for n_rows consecutive tokens: the first sees keys
+ * 0 … n_keys-1, each later one a key more. Keys lie in pages of 64 tokens.
+ */
 struct attn_job {
-    const float *q; /* head h at q + h*ldq: 256 values, normalised, rotated, scaled by 1/16 */
-    int ldq, n_q;   /* n_q <= ATTN_MAX_Q */
+    const float *q;            /* head h of row t at q + t*ldq_row + h*ldq: 256 values, normalised, rotated, scaled by 1/16 */
+    int ldq, ldq_row;
+    int n_q, n_rows;           /* n_q * n_rows <= ATTN_MAX_ROWS */
     const uint8_t *const *pages;
     size_t k_offset, v_offset; /* bytes from a page's start to its K and V of this layer and head: (64, 256) elements */
     bool bf16;                 /* element type of K and V: bf16, else fp32 */
     int n_keys;
-    float *out; /* head h at out + h*ldo: 256 values */
-    int ldo;
+    float *out;                /* head h of row t at out + t*ldo_row + h*ldo: 256 values */
+    int ldo, ldo_row;
 };
-enum { ATTN_MAX_Q = 16 };
+enum { ATTN_MAX_ROWS = 64 };
 
 /* Causal depthwise convolution of width 4 and SiLU over one run of channels. */
 struct conv_job {

@@ -31,12 +31,12 @@ static float element(const uint8_t *base, long i, bool bf16)
 }
 
 /* One query head: softmax over blocks of 64 keys, rescaling when a block raises the maximum. */
-static void attend(const struct attn_job *j, const float *q, float *out)
+static void attend(const struct attn_job *j, int n_keys, const float *q, float *out)
 {
     float max = -INFINITY, sum = 0, acc[HEAD_DIM] = {0};
-    for (int first = 0; first < j->n_keys; first += GRID) {
+    for (int first = 0; first < n_keys; first += GRID) {
         const uint8_t *page = j->pages[first / GRID], *keys = page + j->k_offset, *values = page + j->v_offset;
-        int n = j->n_keys - first < GRID ? j->n_keys - first : GRID;
+        int n = n_keys - first < GRID ? n_keys - first : GRID;
         float score[GRID], block_max = -INFINITY;
         for (int s = 0; s < n; s++) {
             float dot = 0;
@@ -59,7 +59,9 @@ static void attend(const struct attn_job *j, const float *q, float *out)
 
 static void attention(const struct attn_job *j)
 {
-    for (int h = 0; h < j->n_q; h++) attend(j, j->q + (long)h * j->ldq, j->out + (long)h * j->ldo);
+    for (int t = 0; t < j->n_rows; t++)
+        for (int h = 0; h < j->n_q; h++)
+            attend(j, j->n_keys + t, j->q + (long)t * j->ldq_row + (long)h * j->ldq, j->out + (long)t * j->ldo_row + (long)h * j->ldo);
 }
 
 static void conv_silu(const struct conv_job *j)

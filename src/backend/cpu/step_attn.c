@@ -58,46 +58,64 @@ void cpu_step_attn_in(struct backend *be, const struct attn_weights *w, int inde
     pool_run(c->pool, append_part, &job);
 }
 
-/* Query heads [first, first+n) of one row, all of one KV head; then the output gate and the group sums. */
-static void attend(const struct attn_step *j, long t, int first, int n)
+/* Query heads of one KV head, for consecutive rows of one sequence. */
+struct attn_unit {
+    int row, n_rows;   /* of the batch */
+    int head, n_heads;
+};
+
+/* Attention of a unit; then the output gate and the group sums. */
+static void attend(const struct attn_step *j, const struct attn_unit *u)
 {
     struct cpu_backend *c = j->c;
     struct workspace *ws = &c->ws;
     const struct model_shape *s = &c->base.shape;
-    const struct row_place *place = &c->place[t];
-    size_t offset = state_k_offset(&c->states, j->index, first / (s->n_q_heads / s->n_kv_heads));
-    float *q = ws->q + t * ws->ld_q + (long)first * 2 * HEAD_DIM, *out = ws->mixed.x + t * ws->mixed.ld + (long)first * HEAD_DIM;
+    const struct row_place *place = &c->place[u->row];
+    size_t offset = state_k_offset(&c->states, j->index, u->head / (s->n_q_heads / s->n_kv_heads));
+    float *q = ws->q + (long)u->row * ws->ld_q + (long)u->head * 2 * HEAD_DIM;
+    float *out = ws->mixed.x + (long)u->row * ws->mixed.ld + (long)u->head * HEAD_DIM;
     struct attn_job job = {.q = q,
                            .ldq = 2 * HEAD_DIM,
-                           .n_q = n,
+                           .ldq_row = ws->ld_q,
+                           .n_q = u->n_heads,
+                           .n_rows = u->n_rows,
                            .pages = place->seq->pages,
                            .k_offset = offset,
                            .v_offset = offset + c->states.head_bytes,
                            .bf16 = c->states.kv_bf16,
                            .n_keys = place->pos + 1,
                            .out = out,
-                           .ldo = HEAD_DIM};
+                           .ldo = HEAD_DIM,
+                           .ldo_row = ws->mixed.ld};
     c->kernels.attention(&job);
-    for (int h = 0; h < n; h++) {
-        float *o = out + (long)h * HEAD_DIM;
-        c->kernels.sigmoid_mul(o, o, q + (long)h * 2 * HEAD_DIM + HEAD_DIM, HEAD_DIM);
+    for (int t = 0; t < u->n_rows; t++, q += ws->ld_q, out += ws->mixed.ld) {
+        for (int h = 0; h < u->n_heads; h++) {
+            float *o = out + (long)h * HEAD_DIM;
+            c->kernels.sigmoid_mul(o, o, q + (long)h * 2 * HEAD_DIM + HEAD_DIM, HEAD_DIM);
+        }
+        c->kernels.group_sums(ws->mixed.sums + (long)(u->row + t) * (ws->mixed.ld / QUANT_GROUP) + (long)u->head * (HEAD_DIM / QUANT_GROUP),
+                              out, u->n_heads * (HEAD_DIM / QUANT_GROUP));
     }
-    c->kernels.group_sums(ws->mixed.sums + t * (ws->mixed.ld / QUANT_GROUP) + (long)first * (HEAD_DIM / QUANT_GROUP), out,
-                          n * (HEAD_DIM / QUANT_GROUP));
 }
 
-/* Units are a row's query heads of one KV head, halved while there are fewer units than threads. */
+/*
+ * Units are the query heads of one KV head for up to 64 query rows, the heads halved while there are fewer units than
+ * threads. Threads take them in turn, since later rows see more keys.
+ */
 static void mix_part(void *arg, int thread, int n_threads)
 {
     const struct attn_step *j = arg;
-    const struct model_shape *s = &j->c->base.shape;
-    int group = s->n_q_heads / s->n_kv_heads;
-    while (group > ATTN_MAX_Q || (group % 2 == 0 && (long)j->c->batch->n_rows * (s->n_q_heads / group) < n_threads))
-        group = group % 2 ? 1 : group / 2;
-    int per_row = s->n_q_heads / group;
-    long lo, hi;
-    pool_range((long)j->c->batch->n_rows * per_row, thread, n_threads, &lo, &hi);
-    for (long i = lo; i < hi; i++) attend(j, i / per_row, (int)(i % per_row) * group, group);
+    const struct batch *b = j->c->batch;
+    int heads = j->c->base.shape.n_q_heads, group = heads / j->c->base.shape.n_kv_heads, at_once, row = 0, n = 0;
+    while (group > ATTN_MAX_ROWS || (group % 2 == 0 && (long)b->n_rows * (heads / group) < n_threads)) group = group % 2 ? 1 : group / 2;
+    at_once = ATTN_MAX_ROWS / group;
+    for (int i = 0; i < b->n_seqs; row += b->seqs[i++].n)
+        for (int t = 0; t < b->seqs[i].n; t += at_once)
+            for (int h = 0; h < heads; h += group) {
+                if (n++ % n_threads != thread) continue;
+                int left = b->seqs[i].n - t;
+                attend(j, &(struct attn_unit){row + t, left < at_once ? left : at_once, h, group});
+            }
 }
 
 void cpu_step_attn_mix(struct backend *be, int index)

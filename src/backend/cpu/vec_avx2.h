@@ -20,6 +20,20 @@ ALWAYS_INLINE __m256 load_bf16(const void *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
 }
 
+/* Names for code that is written once for every vector width (attn.h). max of a NaN and b is b. */
+typedef __m256 vec;
+enum { LANES = 8 };
+#define vec_load(p) _mm256_loadu_ps(p)
+#define vec_store(p, x) _mm256_storeu_ps(p, x)
+#define vec_all(x) _mm256_set1_ps(x)
+#define vec_bf16(p) load_bf16(p)
+#define vec_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define vec_add(a, b) _mm256_add_ps(a, b)
+#define vec_sub(a, b) _mm256_sub_ps(a, b)
+#define vec_mul(a, b) _mm256_mul_ps(a, b)
+#define vec_div(a, b) _mm256_div_ps(a, b)
+#define vec_max(a, b) _mm256_max_ps(a, b)
+
 /* ((0+1)+(2+3)) + ((4+5)+(6+7)) */
 ALWAYS_INLINE float sum_lanes(__m256 v)
 {

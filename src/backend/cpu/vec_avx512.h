@@ -19,6 +19,20 @@ ALWAYS_INLINE __m512 load16_bf16(const void *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
 }
 
+/* Names for code that is written once for every vector width (attn.h). max of a NaN and b is b. */
+typedef __m512 vec;
+enum { LANES = 16 };
+#define vec_load(p) _mm512_loadu_ps(p)
+#define vec_store(p, x) _mm512_storeu_ps(p, x)
+#define vec_all(x) _mm512_set1_ps(x)
+#define vec_bf16(p) load16_bf16(p)
+#define vec_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define vec_add(a, b) _mm512_add_ps(a, b)
+#define vec_sub(a, b) _mm512_sub_ps(a, b)
+#define vec_mul(a, b) _mm512_mul_ps(a, b)
+#define vec_div(a, b) _mm512_div_ps(a, b)
+#define vec_max(a, b) _mm512_max_ps(a, b)
+
 /* Lane i plus lane i+8. */
 ALWAYS_INLINE __m256 fold_halves(__m512 v)
 {

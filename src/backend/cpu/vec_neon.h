@@ -19,6 +19,20 @@ ALWAYS_INLINE float32x4_t load4_bf16(const uint8_t *p)
     return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16));
 }
 
+/* Names for code that is written once for every vector width (attn.h). max of a NaN and b is b. */
+typedef float32x4_t vec;
+enum { LANES = 4 };
+#define vec_load(p) vld1q_f32(p)
+#define vec_store(p, x) vst1q_f32(p, x)
+#define vec_all(x) vdupq_n_f32(x)
+#define vec_bf16(p) load4_bf16(p)
+#define vec_fma(a, b, c) vfmaq_f32(c, a, b)
+#define vec_add(a, b) vaddq_f32(a, b)
+#define vec_sub(a, b) vsubq_f32(a, b)
+#define vec_mul(a, b) vmulq_f32(a, b)
+#define vec_div(a, b) vdivq_f32(a, b)
+#define vec_max(a, b) vmaxnmq_f32(a, b)
+
 /*
  * e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r, and 2^n in two factors so that results below the normal range
  * round once more instead of vanishing. Beyond the range 0 or infinity; fmin and fmax of NaN are NaN.
