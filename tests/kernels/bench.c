@@ -22,6 +22,7 @@ struct bench {
     uint8_t *arena;
     float *x, *sums, *out; /* activations (ROWS, WIDTH), their sums, one output (ROWS, WIDTH) for each thread */
     struct act act;
+    struct digits digits[DIGITS_MAX + 1]; /* the same rows as 1 … 3 digits */
     double stream; /* GB/s */
     double cpu_seconds[MAX_THREADS];
 };
@@ -87,6 +88,23 @@ static void matmul_unit(const struct timing *t, long unit, float *out)
         t->k->matmul_f32(&j);
 }
 
+/* The label ends with the number of digits. */
+static void digits_unit(const struct timing *t, long unit, float *out)
+{
+    const struct shape *s = t->shape;
+    struct digit_job j = {.block = t->b->arena + (size_t)unit * s->unit_bytes, .col_tiles = WIDTH / 64,
+                          .act = &t->b->digits[s->label[strlen(s->label) - 1] - '0'], .n = s->n, .y = out, .ldy = 16};
+    t->k->matmul_q4_digits(&j);
+}
+
+static void split_unit(const struct timing *t, long unit, float *out)
+{
+    struct digits *d = &t->b->digits[t->shape->label[strlen(t->shape->label) - 1] - '0'];
+    struct digit_row row = digit_row(d, unit % 16, 0);
+    t->k->split_digits(&row, t->b->x + unit % 16 * WIDTH, WIDTH / 64);
+    (void)out;
+}
+
 static void gdn_unit(const struct timing *t, long unit, float *out)
 {
     static const float g[ROWS] = {0}, beta[ROWS] = {0};
@@ -139,12 +157,15 @@ static void sums_unit(const struct timing *t, long unit, float *out)
 #define Q8_BLOCK ((size_t)Q8_TILE_BYTES * WIDTH / 64)
 #define F32_BLOCK ((size_t)F32_TILE_BYTES * WIDTH / 64)
 #define MATMUL(func, n, bytes) {func, "K 2048, n " #n, matmul_unit, n, bytes, 2.0 * 16 * WIDTH * n, false}
+#define DIGITS(n, count) {"matmul_q4_digits", "K 2048, n " #n ", digits " #count, digits_unit, n, Q4_BLOCK, 2.0 * 16 * WIDTH * n, false}
 #define STATE ((size_t)GDN_DIM * GDN_DIM * 4)
 static const struct shape shapes[] = {
     MATMUL("matmul_q4", 1, Q4_BLOCK),   MATMUL("matmul_q4", 2, Q4_BLOCK),   MATMUL("matmul_q4", 3, Q4_BLOCK),
     MATMUL("matmul_q4", 4, Q4_BLOCK),   MATMUL("matmul_q4", 8, Q4_BLOCK),   MATMUL("matmul_q4", 16, Q4_BLOCK),
     MATMUL("matmul_q4", 64, Q4_BLOCK),  MATMUL("matmul_q4", 512, Q4_BLOCK), MATMUL("matmul_q8", 1, Q8_BLOCK),
     MATMUL("matmul_q8", 16, Q8_BLOCK),  MATMUL("matmul_f32", 1, F32_BLOCK), MATMUL("matmul_f32", 16, F32_BLOCK),
+    DIGITS(1, 1), DIGITS(1, 2), DIGITS(1, 3), DIGITS(8, 2), DIGITS(16, 1), DIGITS(16, 2), DIGITS(64, 1), DIGITS(64, 2), DIGITS(512, 2),
+    {"split_digits", "2048, digits 2", split_unit, 1, 0, WIDTH * 3.0, false},
     {"gdn", "1 token", gdn_unit, 1, STATE, 7.0 * GDN_DIM * GDN_DIM, true},
     {"gdn", "64 tokens", gdn_unit, 64, STATE, 64 * 7.0 * GDN_DIM * GDN_DIM, true},
     {"attention", "bf16, 4K keys, 1 row", attention_unit, 1, (size_t)KEYS * HEAD_DIM * 4, 8 * 4.0 * KEYS * HEAD_DIM, false},
@@ -214,6 +235,20 @@ static void fill_arena(struct bench *b, struct random *r)
     }
 }
 
+static void fill_digits(struct bench *b)
+{
+    struct cpu_kernels k;
+    cpu_kernels_init(&k, cpu_best_tier());
+    for (int count = 1; count <= DIGITS_MAX; count++) {
+        b->digits[count] = (struct digits){mem_new(ROWS * WIDTH * (size_t)count), mem_new(sizeof(float) * ROWS * WIDTH / 64),
+                                           mem_new(sizeof(float) * ROWS * WIDTH / 64), WIDTH, count};
+        for (int i = 0; i < ROWS; i++) {
+            struct digit_row row = digit_row(&b->digits[count], i, 0);
+            k.split_digits(&row, b->x + (long)i * WIDTH, WIDTH / 64);
+        }
+    }
+}
+
 static int prepare(struct bench *b)
 {
     struct lily_err err;
@@ -233,8 +268,17 @@ static int prepare(struct bench *b)
     fill(&r, b->x, (long)ROWS * WIDTH, IN_PLAIN);
     b->act = (struct act){.x = b->x, .sums = b->sums, .ld = WIDTH};
     fill_arena(b, &r);
+    fill_digits(b);
     b->stream = measure_stream(b);
     return 0;
+}
+
+/* --func also chooses by label: "gdn, 1 token". */
+static bool wanted(const struct shape *s)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s, %s", s->func, s->label);
+    return selected(name);
 }
 
 int bench(void)
@@ -251,8 +295,9 @@ int bench(void)
         if (!cpu_tier_runs((enum cpu_tier)tier) || (options.tier >= 0 && options.tier != tier)) continue;
         cpu_kernels_init(&k, (enum cpu_tier)tier);
         for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
-            if (selected(shapes[i].func)) bench_shape(&b, &k, &scalar, &shapes[i]);
+            if (wanted(&shapes[i])) bench_shape(&b, &k, &scalar, &shapes[i]);
     }
+    for (int i = 1; i <= DIGITS_MAX; i++) free(b.digits[i].d), free(b.digits[i].scales), free(b.digits[i].sums);
     pool_free(b.pool);
     mem_big_free(b.arena, arena_bytes);
     mem_big_free(b.x, sizeof(float) * ROWS * WIDTH);

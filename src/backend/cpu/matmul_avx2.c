@@ -50,6 +50,17 @@ ALWAYS_INLINE __m256 add_group(__m256 y, __m256 dot, const uint8_t *tile, int ha
     return _mm256_fmadd_ps(load_bf16(scales + 32), _mm256_set1_ps(sum), y);
 }
 
+/*
+ * One or two rows are bound by memory: the tiles that come next, whose row blocks lie behind each other, are asked for early
+ * enough for a memory access and late enough to stay in the first-level cache.
+ */
+enum { AHEAD = 2304 };
+
+ALWAYS_INLINE void prefetch_tile(const uint8_t *tile, enum form f)
+{
+    for (int i = 0; i < tile_bytes(f); i += LINE) __builtin_prefetch(tile + AHEAD + i);
+}
+
 /* One row is done with both halves of the tile at once, more rows with one half at a time: registers. */
 ALWAYS_INLINE int halves_at_once(int count)
 {
@@ -59,6 +70,7 @@ ALWAYS_INLINE int halves_at_once(int count)
 /* dot[h*count + i]: row i with half first + h, unpacking in registers; count <= 3. */
 ALWAYS_INLINE void group_dots(__m256 dot[8], const struct group *g, const struct rows *r, int first, int count, enum form f)
 {
+    if (first == 0) prefetch_tile(g->tile, f);
     const int halves = halves_at_once(count);
     __m256 acc[4][4];
     UNROLL4(i, halves * count, UNROLL4(b, 4, acc[i][b] = _mm256_setzero_ps();))

@@ -11,7 +11,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/vec_neon.h"
 
-enum { PANEL = 6, PANELS = 8, LANES = 4, VECTORS = BLOCK_ROWS / LANES };
+enum { PANEL = 6, PANELS = 8, VECTORS = BLOCK_ROWS / LANES };
 
 /* The words of quad q + odd, q even: k = 4q … 4q+3, for the rows of vector v; Q4 codes in the low nibbles. */
 ALWAYS_INLINE uint32x4_t quad_words(const uint8_t *tile, int q, int odd, int v, enum form f)
