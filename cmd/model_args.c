@@ -88,12 +88,19 @@ lily_status model_texts(const struct model_args *a, struct bundle *out, struct l
     return st;
 }
 
+void model_args_options(const struct model_args *a, struct model_options *o)
+{
+    model_options_init(o);
+    o->threads = a->threads;
+    o->tier = a->tier;
+    o->plan.kv_f32 = a->kv_f32;
+    o->plan.limit = a->memory_limit;
+}
+
 lily_status model_weights(const struct model_args *a, int borders, struct bundle *b, struct lily_err *err)
 {
     struct model_options o;
-    model_options_init(&o);
-    o.threads = a->threads;
-    o.tier = a->tier;
+    model_args_options(a, &o);
     model_plan_want(a, &b->config, borders, &o.plan);
     return bundle_load(b, &o, err);
 }

@@ -51,8 +51,11 @@ check: $(BUILD)/lily $(BUILD)/liblily.a $(filter $(BUILD)/%,$(CHECK))
 #: make check-PART     one of unit, kernels, golden, state, fault, fuzz, api, cli, skills
 PARTS := $(addprefix check-,unit kernels golden state fault fuzz api cli skills)
 $(PARTS): check-%:; @$(MAKE) check T=tests/$*/
-#: make bench          speed of the kernels of every tier
-bench: $(KERNELS)
+#: make bench          speed of the 35B model with random weights (BENCH: other options of lily bench); 22 GB, some minutes
+BENCH ?= --synthetic 35b --lengths 128,512 --peers bench/peers.json
+bench: $(BUILD)/lily; $(BUILD)/lily bench $(BENCH)
+#: make bench-kernels  speed of the kernels of every tier
+bench-kernels: $(KERNELS)
 	$(if $(KERNELS),$(KERNELS) --bench)
 #: make bench-tokenizer speed of the tokenizer: loading, encoding, decoding (BENCH_TEXT: more files)
 bench-tokenizer: $(BUILD)/tests/bench/bench_tokenizer $(TOKENIZER_JSON)
@@ -96,6 +99,6 @@ check-all:
 	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" tests/chroot.sh
 #: make counts         the counts of the last run of each suite, in the form of tests/min_counts
 counts:; @cat build/*/counts-* 2>/dev/null
-.PHONY: check check-clients check-agents bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz
+.PHONY: check check-clients check-agents bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz
 ALL_SRC = $(LIB_SRC) $(CMD_SRC) $(TEST_C) $(KERNEL_SRC) $(FUZZ_SRC) $(wildcard tests/fuzz/replay.c)
 -include $(patsubst %.c,$(BUILD)/%.d,$(ALL_SRC))

@@ -120,11 +120,22 @@ struct border_source {
     void *ctx;
 };
 
+/* What a device reached in a short measurement: the yardstick of its speed. */
+struct device_limits {
+    double read_gb_s;      /* reading memory, 1e9 bytes a second; 0: not known */
+    double matmul_gop_s;   /* the products that prefill is made of, 1e9 operations a second (a multiply-add is two); 0: not known */
+    const char *matmul_what; /* static text: "int8, AVX2" */
+    double slow_below_gb_s;  /* a device of this kind that reads less is slowed down by something else; 0: no such rule */
+};
+
 struct backend_ops {
     struct step_table step;
     void (*destroy)(struct backend *be);
 
-    /* Packs a module into device memory. Owned by the caller; freed with free_matrix. */
+    /*
+     * Packs a module into device memory; where its tensors carry rules (spec/synth.h) the bytes are made on the device. Owned
+     * by the caller; freed with free_matrix.
+     */
     lily_status (*load_matrix)(struct backend *be, const struct module_view *m, struct matrix **out,
                                struct lily_err *err);
     void (*free_matrix)(struct backend *be, struct matrix *m);
@@ -161,6 +172,18 @@ struct backend_ops {
      */
     lily_status (*border_import)(struct backend *be, int length, const struct border *base, int n_shared,
                                  const struct border_source *src, struct border **out, struct lily_err *err);
+
+    /* ---- for measurements (run/bench.h); each may be NULL ---- */
+
+    /*
+     * Makes the sequence one of n tokens (a multiple of 64) without computing them: keys, values and recurrent state are
+     * filled with plausible numbers from seed. LILY_ERR_MEMORY when there are not enough pages.
+     */
+    lily_status (*seq_fill)(struct backend *be, struct seq *s, int n, uint64_t seed, struct lily_err *err);
+    /* Measures what the device can do; some seconds, and up to 256 MB of memory. */
+    lily_status (*measure)(struct backend *be, struct device_limits *out, struct lily_err *err);
+    /* Energy that the device has used since a fixed moment, in joules; negative: no counter can be read. */
+    double (*joules)(struct backend *be);
 };
 
 /* Every backend's first member. */

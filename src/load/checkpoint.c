@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "json/json.h"
 #include "load/entries.h"
@@ -349,6 +351,39 @@ int entries_index(const struct checkpoint *c, const struct entry *e)
 const char *entries_dir(const struct checkpoint *c)
 {
     return c->dir;
+}
+
+static void add_number(struct sha256 *h, int64_t v)
+{
+    sha256_add(h, &v, sizeof v);
+}
+
+static void add_view(struct sha256 *h, const struct checkpoint *c, const struct entry *e)
+{
+    const struct tensor_view *v = &e->view;
+    sha256_add(h, e->name, strlen(e->name) + 1);
+    add_number(h, v->dtype);
+    add_number(h, e->rule_bits);
+    for (int i = 0; i < v->n_dims; i++) add_number(h, v->dim[i]);
+    if (v->synth) sha256_add(h, v->synth, sizeof *v->synth);
+    for (int i = 0; i < c->n_shards && !v->synth; i++)
+        if (v->file == c->shards[i].path) add_number(h, v->data - c->shards[i].map.data);
+}
+
+void checkpoint_key(const struct checkpoint *c, bool times, char hex[65])
+{
+    struct sha256 *h = sha256_begin();
+    for (int i = 0; i < c->n_shards; i++) {
+        struct stat sb;
+        const char *name = strrchr(c->shards[i].path, '/');
+        sha256_add(h, name ? name : "", name ? strlen(name) : 0);
+        add_number(h, (int64_t)c->shards[i].map.size);
+        if (!times || stat(c->shards[i].path, &sb) != 0) continue;
+        add_number(h, sb.st_mtim.tv_sec);
+        add_number(h, sb.st_mtim.tv_nsec);
+    }
+    for (int i = 0; i < c->n_entries; i++) add_view(h, c, &c->entries[i]);
+    sha256_end(h, hex);
 }
 
 lily_status checkpoint_tensor(const struct checkpoint *c, const char *name, struct tensor_view *out,

@@ -40,6 +40,12 @@ int checkpoint_n_tensors(const struct checkpoint *c);     /* text tensors */
  * text model left over, every dtype and shape as expected. Call it before building anything from the tensors.
  */
 lily_status checkpoint_check(const struct checkpoint *c, const struct model_config *config, struct lily_err *err);
+/*
+ * Names what is in the folder without reading the weights: SHA-256 over the tensors' names, types, shapes, bits and places
+ * and the files' names and sizes; with `times` also over the moments of the files' last changes, so that files that were
+ * written again get another key. Of a synthetic checkpoint: over the rules.
+ */
+void checkpoint_key(const struct checkpoint *c, bool times, char hex[65]);
 /* True when tensors have the names or shapes of the unconverted Hugging Face form. */
 bool checkpoint_is_hf_form(const struct checkpoint *c);
 

@@ -8,6 +8,7 @@
 #include "backend/cpu/cpu.h"
 #include "base/mem.h"
 #include "load/checkpoint.h"
+#include "load/synth.h"
 #include "model/weights.h"
 
 enum { DEFAULT_ROWS = 512 };
@@ -19,6 +20,8 @@ struct model {
     struct model_weights weights; /* owned */
     struct memory_plan plan;
     int threads;
+    int kv_bytes;
+    char key[65];
     char device[32];
 };
 
@@ -55,7 +58,38 @@ static lily_status check_options(const struct model_options *o, struct lily_err 
     return LILY_OK;
 }
 
-lily_status model_open(const char *dir, const struct model_options *options, struct model **out, struct lily_err *err)
+/* Everything behind the checkpoint: check, plan, backend, weights. */
+static lily_status load_checkpoint(struct model *m, const struct model_options *o, struct lily_err *err)
+{
+    LILY_TRY(checkpoint_check(m->ck, &m->config, err));
+    checkpoint_key(m->ck, false, m->key);
+    LILY_TRY(plan_make(&m->config, &o->plan, &m->plan, err));
+    LILY_TRY(make_backend(m, o, err));
+    LILY_TRY(weights_load(m->backend, m->ck, o->loaded, &m->weights, err));
+    checkpoint_close(m->ck);
+    m->ck = NULL;
+    return LILY_OK;
+}
+
+static lily_status open_folder(struct model *m, const void *dir, const struct model_options *o, struct lily_err *err)
+{
+    LILY_TRY(config_load(dir, &m->config, err));
+    LILY_TRY(checkpoint_open(dir, &m->config, &m->ck, err));
+    return load_checkpoint(m, o, err);
+}
+
+static lily_status open_synth(struct model *m, const void *plan, const struct model_options *o, struct lily_err *err)
+{
+    const struct synth_plan *p = plan;
+    LILY_TRY(config_parse(p->config_text.data, p->config_text.len, "config.json", &m->config, err));
+    checkpoint_of_synth(p, &m->ck);
+    return load_checkpoint(m, o, err);
+}
+
+typedef lily_status (*open_fn)(struct model *m, const void *source, const struct model_options *o, struct lily_err *err);
+
+static lily_status open_with(open_fn open, const void *source, const struct model_options *options, struct model **out,
+                             struct lily_err *err)
 {
     *out = NULL;
     struct model_options o = *options;
@@ -64,19 +98,21 @@ lily_status model_open(const char *dir, const struct model_options *options, str
     LILY_TRY(check_options(&o, err));
     struct model *m = mem_new(sizeof *m);
     m->threads = o.threads > 0 ? o.threads : cpu_count();
-    lily_status st;
-    LILY_TRY_GOTO(config_load(dir, &m->config, err), out);
-    LILY_TRY_GOTO(checkpoint_open(dir, &m->config, &m->ck, err), out);
-    LILY_TRY_GOTO(checkpoint_check(m->ck, &m->config, err), out);
-    LILY_TRY_GOTO(plan_make(&m->config, &o.plan, &m->plan, err), out);
-    LILY_TRY_GOTO(make_backend(m, &o, err), out);
-    LILY_TRY_GOTO(weights_load(m->backend, m->ck, o.loaded, &m->weights, err), out);
-    checkpoint_close(m->ck);
-    m->ck = NULL;
-    *out = m;
-out:
-    if (st != LILY_OK) model_close(m);
+    m->kv_bytes = o.plan.kv_f32 ? 4 : 2;
+    lily_status st = open(m, source, &o, err);
+    if (st == LILY_OK) *out = m;
+    else model_close(m);
     return st;
+}
+
+lily_status model_open(const char *dir, const struct model_options *o, struct model **out, struct lily_err *err)
+{
+    return open_with(open_folder, dir, o, out, err);
+}
+
+lily_status model_open_synth(const struct synth_plan *plan, const struct model_options *o, struct model **out, struct lily_err *err)
+{
+    return open_with(open_synth, plan, o, out, err);
 }
 
 void model_close(struct model *m)
@@ -114,6 +150,16 @@ struct backend *model_backend(struct model *m)
 int model_threads(const struct model *m)
 {
     return m->threads;
+}
+
+int model_kv_bytes(const struct model *m)
+{
+    return m->kv_bytes;
+}
+
+const char *model_key(const struct model *m)
+{
+    return m->key;
 }
 
 const char *model_device(const struct model *m)

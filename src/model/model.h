@@ -30,6 +30,9 @@ void model_options_init(struct model_options *o);
 
 /* Loads DIR with a progress bar on a terminal. The plan is made first; LILY_ERR_MEMORY when it does not fit. Owned. */
 lily_status model_open(const char *dir, const struct model_options *o, struct model **out, struct lily_err *err);
+/* The same for a synthetic model, whose weights the backend makes itself; the plan is borrowed during the call. */
+struct synth_plan; /* load/synth.h */
+lily_status model_open_synth(const struct synth_plan *plan, const struct model_options *o, struct model **out, struct lily_err *err);
 void model_close(struct model *m);
 
 const struct model_config *model_config(const struct model *m);
@@ -37,6 +40,8 @@ const struct model_shape *model_shape(const struct model *m);
 const struct memory_plan *model_plan(const struct model *m);
 struct backend *model_backend(struct model *m); /* borrowed */
 int model_threads(const struct model *m);
+int model_kv_bytes(const struct model *m); /* bytes of a number in the attention cache: 2 or 4 */
+const char *model_key(const struct model *m);    /* names the checkpoint's layout and files (checkpoint_key without times) */
 const char *model_device(const struct model *m); /* "cpu avx2" */
 
 /* One pass over a batch (backend.h). The sequences must have room (seq_reserve). observe: NULL, or called after the

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/measure.h"
 #include "backend/cpu/rotary.h"
 #include "base/mem.h"
 
@@ -169,6 +170,9 @@ static const struct backend_ops cpu_ops = {
     .seq_share = seq_share,
     .border_export = border_export,
     .border_import = border_import,
+    .seq_fill = cpu_seq_fill,
+    .measure = cpu_measure,
+    .joules = cpu_joules,
 };
 
 lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, struct lily_err *err)

@@ -23,8 +23,18 @@ struct matrix {
     int n_blocks;              /* row blocks per expert */
     int col_tiles;             /* even */
     size_t tile_bytes, block_bytes, expert_bytes, bytes;
-    uint8_t *data; /* owned (mem_big), 64-byte aligned */
+    const uint8_t *data; /* 64-byte aligned; view of owned, or of a packed file that outlives the matrix */
+    void *owned;         /* owned (mem_big); NULL: data lie in a packed file */
 };
+
+/* Everything but the data: what a module's matrix will be. LILY_ERR_UNSUPPORTED for a module that cannot be packed. */
+lily_status matrix_describe(const struct module_view *src, struct matrix *out, struct lily_err *err);
+/*
+ * Packs the row blocks [lo, hi), counted over all experts, one after another to dst (hi - lo times block_bytes, every byte is
+ * written). Any thread. LILY_ERR_MEMORY without a message: no memory for one row.
+ */
+lily_status matrix_pack_blocks(const struct matrix *m, const struct module_view *src, long lo, long hi, uint8_t *dst);
+
 
 /* Packs on all threads of the pool. The result is owned: matrix_free. */
 lily_status matrix_pack(const struct module_view *m, struct pool *pool, struct matrix **out, struct lily_err *err);
