@@ -10,6 +10,21 @@ FLAGS_STAMP := $(BUILD)/flags.txt
 FLAGS_NOW := '$(subst ','\'',$(CC) $(CFLAGS_ALL))'
 $(shell mkdir -p $(BUILD); echo $(FLAGS_NOW) | cmp -s - $(FLAGS_STAMP) || echo $(FLAGS_NOW) >$(FLAGS_STAMP))
 
+# The page: its files and two packaged scripts, as bytes. Without both scripts the page shows answers as plain text.
+WEB_FILES := $(sort $(wildcard src/serve/web/*))
+JS_DIR ?= /usr/share
+MARKED := $(firstword $(wildcard $(JS_DIR)/javascript/marked/marked.umd.min.js $(JS_DIR)/javascript/marked/marked.min.js))
+PURIFY := $(wildcard $(JS_DIR)/nodejs/dompurify/dist/purify.min.js)
+MARKDOWN := $(if $(and $(MARKED),$(PURIFY)),$(MARKED)=marked.js $(PURIFY)=purify.js,=marked.js =purify.js)
+LIB_OBJ += $(BUILD)/web_files.o
+WEB_STAMP := $(BUILD)/web.txt
+$(shell echo '$(WEB_FILES) $(MARKDOWN)' | cmp -s - $(WEB_STAMP) || echo '$(WEB_FILES) $(MARKDOWN)' >$(WEB_STAMP))
+$(BUILD)/web_files.c: mk/embed.sh $(WEB_FILES) $(WEB_STAMP)
+	$(if $(filter =marked.js,$(MARKDOWN)),@echo 'note: without libjs-marked and node-dompurify the page will show answers as plain text')
+	$(Q)mk/embed.sh $(WEB_FILES) $(MARKDOWN) >$@
+$(BUILD)/web_files.o: $(BUILD)/web_files.c src/serve/web.h $(FLAGS_STAMP)
+	$(Q)$(CC) $(CFLAGS_ALL) -c $< -o $@
+
 $(BUILD)/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $(call isa_of,$<) -MMD -MP -c $< -o $@

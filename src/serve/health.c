@@ -120,6 +120,8 @@ void state_reply(struct server *s, struct http_exchange *x)
     buf_printf(&out, ",\"context\":%d,\"active\":%d,\"queued\":%d,\"queue_limit\":%d,\"connections\":%d,\"resident\":%zu",
                engine_ctx(s->engine), atomic_load(&k->active), atomic_load(&k->queued), s->opt->queue, http_n_connections(s->http),
                resident_bytes());
+    buf_printf(&out, ",\"uptime_s\":%.1f,\"history\":", (clock_ms() - s->started_ms) / 1e3);
+    history_put(&s->history, &out);
     put_plan(s, &out);
     buf_addz(&out, ",\"requests\":[");
     for (const struct call *c = s->calls; c; c = c->next) put_call(c, c == s->calls, &out);

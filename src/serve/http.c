@@ -148,7 +148,7 @@ void http_reply(struct http_exchange *x, int status, const char *type, const cha
     bool bodiless = x->head.method && strcmp(x->head.method, "HEAD") == 0;
     decide_keep(x);
     write_head(x, status, type, extra);
-    if (status == 204) evbuffer_add_printf(bufferevent_get_output(x->bev), "\r\n");
+    if (status == 204 || status == 304) evbuffer_add_printf(bufferevent_get_output(x->bev), "\r\n");
     else evbuffer_add_printf(bufferevent_get_output(x->bev), "Content-Length: %zu\r\n\r\n", n);
     if (!bodiless && n) bufferevent_write(x->bev, body, n);
     end_exchange(x);

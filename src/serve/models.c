@@ -1,4 +1,4 @@
-/* GET /v1/models, /v1/models/{id}, and GET /. */
+/* GET /v1/models and /v1/models/{id}. */
 #include <string.h>
 
 #include "serve/server_impl.h"
@@ -43,12 +43,4 @@ void models_reply(struct server *s, struct http_exchange *x)
     server_note(s, NULL, http_head(x), 200);
     server_reply_json(s, x, 200, &out);
     buf_free(&out);
-}
-
-void root_reply(struct server *s, struct http_exchange *x)
-{
-    static const char text[] = "lily " LILY_VERSION "\nOpenAI: /v1/chat/completions, /v1/completions, /v1/responses, /v1/models\n"
-                               "Anthropic: /v1/messages\nAlso: /health, /metrics, /state, /tokenize, /detokenize, /apply-template\n";
-    server_note(s, NULL, http_head(x), 200);
-    http_reply(x, 200, "text/plain; charset=utf-8", server_cors(s, x), text, sizeof text - 1);
 }

@@ -19,7 +19,8 @@ const struct endpoint endpoints[] = {
     {"GET", "/health", "", DIALECT_OPENAI, false, true, health_reply, NULL, NULL},
     {"GET", "/metrics", "", DIALECT_OPENAI, false, false, metrics_reply, NULL, NULL},
     {"GET", "/state", "", DIALECT_OPENAI, false, false, state_reply, NULL, NULL},
-    {"GET", "/", "", DIALECT_OPENAI, false, true, root_reply, NULL, NULL},
+    {"GET", "/", "", DIALECT_OPENAI, false, true, web_reply, NULL, NULL},
+    {"GET", "/web", "", DIALECT_OPENAI, true, true, web_reply, NULL, NULL},
 };
 const int n_endpoints = sizeof endpoints / sizeof endpoints[0];
 

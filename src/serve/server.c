@@ -85,6 +85,8 @@ static void on_tick(void *ctx)
         call_tick(c, now);
         if (late && !c->preparing) call_cancel(c);
     }
+    const struct engine_counters *k = engine_counters(s->engine);
+    history_note(&s->history, now, atomic_load(&k->generated_tokens), atomic_load(&k->computed_tokens));
     look_at_engine(s);
     /* One more tick, in which /health tells the reason to who asks. */
     if (s->failed && !s->calls) begin_drain(s, 0);

@@ -4,6 +4,7 @@
 
 #include "run/engine.h"
 #include "serve/call.h"
+#include "serve/history.h"
 #include "serve/http.h"
 #include "serve/loop.h"
 #include "serve/prep.h"
@@ -33,6 +34,7 @@ struct server {
     struct call *calls;               /* all that are open */
     struct buf scratch;               /* owned */
     double started_ms, drain_until_ms; /* drain_until_ms 0: not draining */
+    struct history history;
     bool second_signal, failed;
     uint64_t n_requests, n_by_class[6], n_gone; /* for the metrics; by the status' first digit */
 };
@@ -54,7 +56,7 @@ void health_reply(struct server *s, struct http_exchange *x);
 void metrics_reply(struct server *s, struct http_exchange *x);
 void state_reply(struct server *s, struct http_exchange *x);
 void models_reply(struct server *s, struct http_exchange *x);
-void root_reply(struct server *s, struct http_exchange *x);
+void web_reply(struct server *s, struct http_exchange *x);
 /* Those with a body. */
 void chat_prepare(struct call *c);
 void completions_prepare(struct call *c);

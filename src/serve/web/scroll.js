@@ -1,0 +1,41 @@
+/* Keeps the end of the conversation in sight while it grows, as long as the reader is there. */
+
+const NEAR = 80; // pixels
+
+export class Scroll {
+  /** @param {HTMLElement} box @param {HTMLElement} button leads to the end, when it is out of sight */
+  constructor(box, button) {
+    this.box = box;
+    this.button = button;
+    this.atEnd = true;
+    box.addEventListener("scroll", () => this.#look(), { passive: true });
+    // Whoever scrolls up wants to stay there, also when the text grows in the same moment.
+    box.addEventListener("wheel", (e) => e.deltaY < 0 && (this.atEnd = false), { passive: true });
+    button.addEventListener("click", () => this.toEnd(true));
+    new ResizeObserver(() => this.follow()).observe(box);
+  }
+
+  #look() {
+    const left = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight;
+    this.atEnd = left < NEAR;
+    this.button.hidden = left < 2 * NEAR;
+  }
+
+  /** Something has grown. */
+  follow() {
+    if (this.atEnd) this.toEnd(false);
+  }
+
+  /** @param {boolean} stay and from now on */
+  toEnd(stay) {
+    if (stay) this.atEnd = true;
+    this.box.scrollTop = 1e9;
+    this.button.hidden = true;
+  }
+
+  /** Moves so that an element stands where another one stood. @param {HTMLElement|undefined} e @param {number|undefined} top */
+  keep(e, top) {
+    if (e && top !== undefined) this.box.scrollTop += e.getBoundingClientRect().top - top;
+    this.#look();
+  }
+}
