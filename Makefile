@@ -19,10 +19,11 @@ VERSION := $(shell cat VERSION)
 Q := $(if $(V),,@)
 include mk/config.mk
 include mk/build.mk
+include mk/cuda.mk
 include mk/tests.mk
 include mk/install.mk
 .PHONY: all help clean demo docs compile_commands.json
-all: lily liblily.a
+all: lily liblily.a $(CUDA_BUILT)
 #: make demo           build, then tell a story with the small model that comes with lily
 demo: lily
 	./lily run -m models/demo --seed 1 "Tell me a short story about a fox and a lantern."

@@ -80,7 +80,7 @@ static lily_status take_phase(void *values, const char *text, struct lily_err *e
 
 static bool on_cpu(const struct bench_args *a)
 {
-    return a->model.cuda == NULL;
+    return a->model.device != DEVICE_CUDA;
 }
 
 /* What the lengths and the device ask for, where no option says it. */

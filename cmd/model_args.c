@@ -14,12 +14,7 @@ void model_args_init(struct model_args *a)
 static lily_status take_device(void *values, const char *text, struct lily_err *err)
 {
     struct model_args *a = values;
-    a->cuda = NULL;
-    if (strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0) return LILY_OK;
-    if (strcmp(text, "cuda") == 0 || (strncmp(text, "cuda:", 5) == 0 && text[5] && strspn(text + 5, "0123456789") == strlen(text + 5))) {
-        a->cuda = text;
-        return LILY_OK;
-    }
+    if (model_device_parse(text, &a->device, &a->card)) return LILY_OK;
     LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no device; expected auto, cpu, cuda or cuda:N", text);
 }
 
@@ -77,11 +72,6 @@ lily_status model_texts(const struct model_args *a, struct bundle *out, struct l
 {
     struct buf dir = {0};
     memset(out, 0, sizeof *out);
-    if (a->cuda) {
-        err_set(err, LILY_ERR_UNSUPPORTED, "--device %s: this build of lily has no CUDA backend yet", a->cuda);
-        err_hint(err, "leave --device out to run on the CPU");
-        return LILY_ERR_UNSUPPORTED;
-    }
     lily_status st = model_find(a, &dir, err);
     if (st == LILY_OK) st = bundle_open(buf_str(&dir), out, err);
     buf_free(&dir);
@@ -93,6 +83,8 @@ void model_args_options(const struct model_args *a, struct model_options *o)
     model_options_init(o);
     o->threads = a->threads;
     o->tier = a->tier;
+    o->device = a->device;
+    o->card = a->card;
     o->plan.kv_f32 = a->kv_f32;
     o->plan.limit = a->memory_limit;
 }

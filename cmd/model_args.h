@@ -12,7 +12,8 @@ struct model_args {
     const char *dir;   /* NULL: search */
     int ctx;           /* 0: chosen by the plan */
     int threads;       /* 0: all */
-    const char *cuda;  /* the value of --device when it asks for CUDA */
+    enum model_device device; /* auto by default */
+    int card;          /* --device cuda:N */
     enum cpu_tier tier;
     bool kv_f32;
     size_t memory_limit; /* 0: what the system has */

@@ -193,6 +193,7 @@ struct backend {
     struct backend_limits limits;
     /* Names the code and the types whose bits the states are ("cpu avx2 bf16"); a plug-in adds a hash of its build. */
     char code[96];
+    bool watched; /* read_hidden may be called during the next pass; set before its begin */
 };
 
 #endif

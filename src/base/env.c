@@ -15,6 +15,11 @@ const char *env_model(void)
     return non_empty("LILY_MODEL");
 }
 
+const char *env_cuda_plugin(void)
+{
+    return non_empty("LILY_CUDA_PLUGIN");
+}
+
 void env_cache_dir(const char *kind, struct buf *out)
 {
     const char *cache = non_empty("XDG_CACHE_HOME"), *home = non_empty("HOME");

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 
 const char *env_model(void); /* LILY_MODEL, or NULL */
+const char *env_cuda_plugin(void); /* LILY_CUDA_PLUGIN, a file, or NULL */
 /* The cache folder for `kind` ("tokenizer", "packed", …): $XDG_CACHE_HOME/lily/kind or ~/.cache/lily/kind; "" if there is no home. */
 void env_cache_dir(const char *kind, struct buf *out);
 

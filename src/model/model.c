@@ -5,13 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/cpu/cpu.h"
 #include "base/mem.h"
 #include "load/checkpoint.h"
 #include "load/synth.h"
+#include "model/device.h"
 #include "model/weights.h"
-
-enum { DEFAULT_ROWS = 512 };
 
 struct model {
     struct model_config config;   /* owned */
@@ -22,50 +20,47 @@ struct model {
     int threads;
     int kv_bytes;
     char key[65];
-    char device[32];
+    char device[sizeof ((struct device_choice *)0)->name];
 };
 
 void model_options_init(struct model_options *o)
 {
     memset(o, 0, sizeof *o);
     o->tier = cpu_best_tier();
-    o->max_rows = DEFAULT_ROWS;
+    o->device = DEVICE_CPU;
+    o->card = -1;
     o->plan.n_seqs = 1;
 }
 
-static lily_status make_backend(struct model *m, const struct model_options *o, struct lily_err *err)
-{
-    struct cpu_options c = {.shape = m->config.shape,
-                            .threads = m->threads,
-                            .tier = o->tier,
-                            .max_rows = o->max_rows,
-                            .max_logits = o->max_rows,
-                            .kv_f32 = o->plan.kv_f32,
-                            .state_bytes = m->plan.kv + m->plan.borders};
-    snprintf(m->device, sizeof m->device, "cpu %s", cpu_tier_name(o->tier));
-    return cpu_backend_new(&c, &m->backend, err);
-}
-
-static lily_status check_options(const struct model_options *o, struct lily_err *err)
+static lily_status check_rows(const struct model_options *o, struct lily_err *err)
 {
     if (o->max_rows < GRID || o->max_rows % GRID || o->max_rows > 65536)
         LILY_FAIL(err, LILY_ERR_USAGE, "prefill pieces of %d rows: expected a multiple of %d up to 65536", o->max_rows, GRID);
-    if (!cpu_tier_runs(o->tier)) {
-        err_set(err, LILY_ERR_USAGE, "the CPU tier %s does not run on this processor", cpu_tier_name(o->tier));
-        err_hint(err, "the best one here is %s", cpu_tier_name(cpu_best_tier()));
-        return LILY_ERR_USAGE;
-    }
     return LILY_OK;
 }
 
-/* Everything behind the checkpoint: check, plan, backend, weights. */
-static lily_status load_checkpoint(struct model *m, const struct model_options *o, struct lily_err *err)
+/* The device, and what it says about options that were left open. */
+static lily_status settle(struct model *m, struct model_options *o, struct device_choice *device, struct lily_err *err)
 {
+    LILY_TRY(device_choose(o, &m->config.shape, device, err));
+    memcpy(m->device, device->name, sizeof m->device);
+    if (!o->max_rows) o->max_rows = device_rows(device);
+    o->plan.max_rows = o->max_rows;
+    if (!o->plan.limit) o->plan.limit = device->memory;
+    return check_rows(o, err);
+}
+
+/* Everything behind the checkpoint: check, plan, backend, weights. */
+static lily_status load_checkpoint(struct model *m, const struct model_options *options, struct lily_err *err)
+{
+    struct model_options o = *options;
+    struct device_choice device;
+    LILY_TRY(settle(m, &o, &device, err));
     LILY_TRY(checkpoint_check(m->ck, &m->config, err));
     checkpoint_key(m->ck, false, m->key);
-    LILY_TRY(plan_make(&m->config, &o->plan, &m->plan, err));
-    LILY_TRY(make_backend(m, o, err));
-    LILY_TRY(weights_load(m->backend, m->ck, o->loaded, &m->weights, err));
+    LILY_TRY(plan_make(&m->config, &o.plan, &m->plan, err));
+    LILY_TRY(device_backend(&device, &o, &m->config.shape, m->plan.kv + m->plan.borders, &m->backend, err));
+    LILY_TRY(weights_load(m->backend, m->ck, o.loaded, &m->weights, err));
     checkpoint_close(m->ck);
     m->ck = NULL;
     return LILY_OK;
@@ -93,11 +88,8 @@ static lily_status open_with(open_fn open, const void *source, const struct mode
 {
     *out = NULL;
     struct model_options o = *options;
-    if (!o.max_rows) o.max_rows = DEFAULT_ROWS;
-    o.plan.max_rows = o.max_rows;
-    LILY_TRY(check_options(&o, err));
     struct model *m = mem_new(sizeof *m);
-    m->threads = o.threads > 0 ? o.threads : cpu_count();
+    m->threads = o.threads = o.threads > 0 ? o.threads : cpu_count();
     m->kv_bytes = o.plan.kv_f32 ? 4 : 2;
     lily_status st = open(m, source, &o, err);
     if (st == LILY_OK) *out = m;
@@ -174,6 +166,7 @@ lily_status model_forward(struct model *m, const struct batch *batch, const stru
     const struct step_table *step = &be->ops->step;
     const struct model_shape *s = &m->config.shape;
     int n_full = 0, n_linear = 0;
+    be->watched = observe != NULL;
     step->begin(be, batch);
     step->embed(be, m->weights.embed);
     if (observe) observe->after(observe->ctx, be, -1);

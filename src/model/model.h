@@ -17,13 +17,20 @@
 
 struct model;
 
+enum model_device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+
 struct model_options {
+    enum model_device device; /* DEVICE_CPU by default */
+    int card;           /* DEVICE_CUDA: number of the card, -1: the first that serves */
     int threads;        /* 0: every processor this process may use */
     enum cpu_tier tier; /* highest tier to use; cpu_best_tier() by default */
-    int max_rows;       /* rows of a prefill piece, multiple of 64; 0: 512 */
+    int max_rows;       /* rows of a prefill piece, multiple of 64; 0: what suits the device */
     struct plan_want plan;
     _Atomic int *loaded; /* borrowed; thousandths of the weights that are loaded, for another thread to read; NULL: not wanted */
 };
+
+/* Reads "auto", "cpu", "cuda" or "cuda:N"; false: it is none of these. */
+bool model_device_parse(const char *text, enum model_device *device, int *card);
 
 /* Fills the defaults. */
 void model_options_init(struct model_options *o);
@@ -42,7 +49,7 @@ struct backend *model_backend(struct model *m); /* borrowed */
 int model_threads(const struct model *m);
 int model_kv_bytes(const struct model *m); /* bytes of a number in the attention cache: 2 or 4 */
 const char *model_key(const struct model *m);    /* names the checkpoint's layout and files (checkpoint_key without times) */
-const char *model_device(const struct model *m); /* "cpu avx2" */
+const char *model_device(const struct model *m); /* "cpu avx2", "cuda NVIDIA H200" */
 
 /* One pass over a batch (backend.h). The sequences must have room (seq_reserve). observe: NULL, or called after the
  * embedding (layer -1) and after every layer, when backend read_hidden may be used. */

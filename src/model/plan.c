@@ -84,7 +84,7 @@ size_t plan_available_memory(void)
     return available;
 }
 
-enum { DEFAULT_CTX = 32768, FIXED_SCRATCH = 48 << 20 /* tokenizer, buffers, program */ };
+enum { DEFAULT_CTX = 32768, DEFAULT_ROWS = 512, FIXED_SCRATCH = 48 << 20 /* tokenizer, buffers, program */ };
 
 static void sum_up(const struct model_config *c, const struct plan_want *want, struct memory_plan *p)
 {
@@ -94,7 +94,7 @@ static void sum_up(const struct model_config *c, const struct plan_want *want, s
     size_t n_seqs = want->n_seqs > 0 ? (size_t)want->n_seqs : 1;
     p->kv = n_seqs * (fixed + pages * page);
     p->borders = want->border_bytes;
-    p->scratch = cpu_workspace_bytes(s, want->max_rows) + n_seqs * (size_t)shape_logits_ld(s) * sizeof(float) + FIXED_SCRATCH;
+    p->scratch = cpu_workspace_bytes(s, want->max_rows ? want->max_rows : DEFAULT_ROWS) + n_seqs * (size_t)shape_logits_ld(s) * sizeof(float) + FIXED_SCRATCH;
     p->total = p->weights + p->kv + p->borders + p->scratch;
 }
 

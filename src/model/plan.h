@@ -15,7 +15,7 @@
 struct plan_want {
     int ctx;             /* tokens of context per sequence; 0: min(model, 32768, what fits) */
     int n_seqs;          /* live sequences; at least 1 */
-    int max_rows;        /* rows of a prefill piece */
+    int max_rows;        /* rows of a prefill piece; 0: 512 */
     bool kv_f32;
     size_t border_bytes; /* budget for saved borders (their recurrent copies and the pages only they hold) */
     size_t limit;        /* 0: what the system has available */

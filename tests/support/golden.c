@@ -117,6 +117,8 @@ struct model *open_model(const char *dir, enum cpu_tier tier, int threads, bool 
     model_options_init(&o);
     o.tier = tier;
     o.threads = threads;
+    const char *device = getenv("LILY_TEST_DEVICE");
+    if (device) assert_true(model_device_parse(device, &o.device, &o.card));
     o.plan.kv_f32 = kv_f32;
     o.plan.ctx = 2048;
     o.plan.n_seqs = 8;

@@ -41,6 +41,7 @@ void trace_free(struct trace *t);
 const float *trace_hidden(const struct trace *t, const struct model *m, int layer, int row); /* layer 0: embedding */
 const float *trace_logits(const struct trace *t, const struct model *m, int row);
 
+/* On the CPU, or on the device that $LILY_TEST_DEVICE names. */
 struct model *open_model(const char *dir, enum cpu_tier tier, int threads, bool kv_f32);
 
 #endif

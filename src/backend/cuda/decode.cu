@@ -1,0 +1,491 @@
+/* Decode kernels around the residual stream: embedding, fragments of a norm, input and output projections, head. */
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/gemv.cuh"
+
+enum { MAX_TB = 6 }; /* tiles that a CTA holds at once */
+
+/* ---- embedding ---- */
+
+struct embed_params {
+    const int32_t *id, *pos;
+    const uint8_t *table;
+    size_t tile_bytes;
+    int planes;
+    float *rotary;
+    const double *frequency;
+    stream_out out;
+};
+
+DI void rotary_row(float *out, const double *frequency, int pos, int lane)
+{
+    double s, c;
+    sincos(pos * frequency[lane], &s, &c);
+    out[lane] = (float)c;
+    out[32 + lane] = (float)s;
+}
+
+__global__ void k_embed(const __grid_constant__ embed_params p)
+{
+    pdl_launch();
+    pdl_wait();
+    const int r = blockIdx.x, id = p.id[r];
+    const uint8_t *tile = p.table + (size_t)(id >> 4) * p.tile_bytes;
+    if (threadIdx.x < 32) rotary_row(p.rotary + (size_t)r * ROTARY_DIM, p.frequency, p.pos[r], threadIdx.x);
+    for (int k = threadIdx.x; k < p.out.hidden; k += CTA) stream_put(p.out, r, k, unit_weight(tile, p.planes, id, k), true);
+}
+
+/* Fragments and sums of squares of rows that lie in x already. */
+struct frag_rows {
+    int32_t row[DECODE_ROWS];
+    bool all; /* row r is r */
+};
+
+__global__ void k_frag(const float *x, const __grid_constant__ frag_rows rows, const __grid_constant__ stream_out o)
+{
+    pdl_launch();
+    pdl_wait();
+    const int r = blockIdx.x, from = rows.all ? r : rows.row[r];
+    for (int k = threadIdx.x; k < o.hidden; k += CTA) {
+        float h = x[(size_t)from * o.hidden + k], s = h * h;
+#pragma unroll
+        for (int d = 8; d; d >>= 1) s += __shfl_xor_sync(~0u, s, d);
+        frag_put(o.frag + (size_t)r * o.ld_frag, k, h * o.norm[k]);
+        if ((k & 15) == 0) o.ss[(size_t)r * (o.hidden / 16) + k / 16] = s;
+    }
+}
+
+/* ---- input projections ---- */
+
+enum { MAX_PARTS = 4 };
+
+/* Several matrices over the same rows, as one row of tiles. */
+struct in_params {
+    const uint8_t *w[MAX_PARTS];
+    int end[MAX_PARTS]; /* tiles up to and with this part */
+    int planes[MAX_PARTS];
+    int n_tiles, units, tb, slot; /* slot: bytes of a warp's span */
+    const u16 *frag;
+    const float *ss;
+    int ld_frag, hidden, n_rows;
+    float eps;
+    float *u;
+    int ld_u;
+    /* gated delta rule: convolution, z, beta, decay */
+    const pass *ps;
+    const int32_t *seq_of;
+    int row0;
+    size_t conv_at; /* floats from a sequence's convolution state to the layer's */
+    int conv_dim, heads;
+    const float *conv, *out_norm, *a_log, *dt_bias;
+    float *gates;
+};
+
+DI int part_of(const in_params &p, int tile)
+{
+    int m = 0;
+    while (tile >= p.end[m]) m++;
+    return m;
+}
+
+DI const uint8_t *in_tile(const in_params &p, int tile, int *planes)
+{
+    int m = part_of(p, tile), first = m ? p.end[m - 1] : 0;
+    *planes = p.planes[m];
+    return p.w[m] + (size_t)(tile - first) * p.units * p.planes[m] * UNIT;
+}
+
+/* The sums of n tiles of a CTA, from slots that were requested before. */
+template <int SETS> DI void in_sums(const in_params &p, const uint8_t *slots, u32 bars, u32 phase, float *red, int first, int stride, int n)
+{
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const span s = span_of(p.units, warp);
+    float a[MAX_TB][SETS][2] = {};
+    for (int unit = s.lo; unit < s.hi; unit++) {
+        unit_frags<SETS> f;
+        frags_load<SETS>(f, p.frag, p.ld_frag, p.n_rows, unit, lane);
+#pragma unroll
+        for (int i = 0; i < MAX_TB; i++) {
+            if (i >= n) break;
+            if (unit == s.lo) bar_wait(bars + 8 * (i * WARPS + warp), phase);
+            const int planes = p.planes[part_of(p, first + i * stride)];
+            const uint8_t *at = slots + (size_t)(i * WARPS + warp) * p.slot + (size_t)(unit - s.lo) * planes * UNIT;
+            for (int pl = 0; pl < planes; pl++) unit_mul<SETS>(a[i], at + pl * UNIT, f, lane);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < MAX_TB; i++)
+        if (i < n) red_put<SETS>(red, p.tb, i, a[i], warp, lane);
+}
+
+DI void in_request(const in_params &p, const uint8_t *slots, u32 bars, int first, int stride, int n)
+{
+    const int warp = threadIdx.x >> 5;
+    if (threadIdx.x & 31) return;
+    for (int i = 0; i < n; i++) {
+        int planes;
+        const uint8_t *tile = in_tile(p, first + i * stride, &planes);
+        span_load(tile, planes, span_of(p.units, warp), slots + (size_t)(i * WARPS + warp) * p.slot, bars + 8 * (i * WARPS + warp));
+    }
+}
+
+/* Convolution of one channel of row r; xs has the channel's new inputs. *keep: the state behind the sequence's last row. */
+DI float conv_channel(const in_params &p, const float *xs, int r, int ch, float (&keep)[3], float **history)
+{
+    const seq_view &q = p.ps->seq[p.seq_of[p.row0 + r]];
+    const int first = q.first - p.row0, t = r - first;
+    float *h = q.conv + p.conv_at + ch;
+    const float4 w = *(const float4 *)(p.conv + (size_t)ch * 4);
+    const float old[3] = {h[0], h[p.conv_dim], h[2 * p.conv_dim]}, taps[4] = {w.x, w.y, w.z, w.w};
+    float y = 0;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        int at = t - 3 + j;
+        float v = at >= 0 ? xs[(first + at) * 16] : old[at + 3];
+        y = fmaf(taps[j], v, y);
+        if (j) keep[j - 1] = v;
+    }
+    *history = t == q.n - 1 ? h : NULL;
+    return siluf(y);
+}
+
+DI void gdn_gate(const in_params &p, int part, int row, int r, float v)
+{
+    if (row >= p.heads) return;
+    float *out = p.gates + (size_t)r * 2 * p.heads;
+    if (part == 2) {
+        out[row] = sigmoidf(v);
+        return;
+    }
+    float x = v + p.dt_bias[row], softplus = fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+    out[p.heads + row] = expf(-expf(p.a_log[row]) * softplus);
+}
+
+/* What becomes of the sums: 16 neighbouring threads have the rows of a tile. xs: (tb, n_rows, 16). */
+template <int SETS, bool ATTN> DI void in_epilogue(const in_params &p, const float *red, float *xs, const float *rms, int first, int stride, int n)
+{
+    const int total = n * p.n_rows * 16;
+    for (int i = threadIdx.x; i < total; i += CTA) {
+        int r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
+        xs[i] = red_sum<SETS>(red, p.tb, k, r, r16) * rms[r];
+    }
+    __syncthreads();
+    for (int base = 0; base < total; base += CTA) {
+        const int i = base + threadIdx.x, r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
+        float keep[3] = {0, 0, 0}, *history = NULL;
+        int ch = 0;
+        if (i < total) {
+            const int tile = first + k * stride, part = part_of(p, tile), row = (tile - (part ? p.end[part - 1] : 0)) * 16 + r16;
+            float v = xs[i], *u = p.u + (size_t)r * p.ld_u;
+            ch = row;
+            if (ATTN) u[(size_t)tile * 16 + r16] = part == 0 && (row & 256) ? sigmoidf(v) : v;
+            else if (part == 0) u[row] = conv_channel(p, xs + (size_t)k * p.n_rows * 16 + r16, r, row, keep, &history);
+            else if (part == 1) u[p.conv_dim + row] = siluf(v) * p.out_norm[row & (GDN_DIM - 1)];
+            else gdn_gate(p, part, row, r, v);
+        }
+        if (ATTN) continue;
+        __syncthreads(); /* every reader of a history has it */
+        (void)ch;
+        if (history)
+            for (int j = 0; j < 3; j++) history[(size_t)j * p.conv_dim] = keep[j];
+    }
+}
+
+template <int SETS, bool ATTN> __global__ void __launch_bounds__(CTA) k_in(const __grid_constant__ in_params p)
+{
+    extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(8) u64 bar[MAX_TB * WARPS];
+    __shared__ float rms[DECODE_ROWS];
+    float *red = (float *)(sm + (size_t)p.tb * WARPS * p.slot), *xs = red + (size_t)WARPS * p.tb * 4 * SETS * 16;
+    const u32 bars = smem_addr(bar);
+    if (threadIdx.x < MAX_TB * WARPS) bar_init(bars + 8 * threadIdx.x, 1);
+    bar_init_done();
+    __syncthreads();
+    pdl_launch();
+    const int stride = gridDim.x;
+    for (int first = blockIdx.x, phase = 0; first < p.n_tiles; first += stride * p.tb, phase ^= 1) {
+        const int left = (p.n_tiles - first + stride - 1) / stride, n = left < p.tb ? left : p.tb;
+        in_request(p, sm, bars, first, stride, n);
+        if (first == (int)blockIdx.x) {
+            pdl_wait();
+            rms_rows(rms, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, threadIdx.x >> 5, threadIdx.x & 31);
+        }
+        in_sums<SETS>(p, sm, bars, phase, red, first, stride, n);
+        __syncthreads();
+        in_epilogue<SETS, ATTN>(p, red, xs, rms, first, stride, n);
+        __syncthreads();
+    }
+}
+
+/* ---- output projections: x += W o ---- */
+
+struct out_params {
+    const uint8_t *w;
+    int planes, units, slot;
+    const u16 *frag;
+    int ld_frag, n_rows;
+    const float *o_ss; /* (rows, heads, 4), or NULL: no norm of heads */
+    int heads;
+    float eps;
+    stream_out out;
+};
+
+template <int SETS> __global__ void __launch_bounds__(CTA) k_out(const __grid_constant__ out_params p)
+{
+    extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(8) u64 bar[WARPS];
+    __shared__ float red[WARPS * 4 * SETS * 16];
+    float *fac = (float *)(sm + (size_t)WARPS * p.slot); /* (n_rows, heads) */
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, t = lane & 3;
+    const u32 bars = smem_addr(bar);
+    const span s = span_of(p.units, warp);
+    const uint8_t *slot = sm + (size_t)warp * p.slot;
+    if (lane == 0) {
+        bar_init(bars + 8 * warp, 1);
+        bar_init_done();
+        span_load(p.w + (size_t)tile * p.units * p.planes * UNIT, p.planes, s, slot, bars + 8 * warp);
+    }
+    __syncthreads();
+    pdl_launch();
+    pdl_wait();
+    if (p.o_ss) {
+        for (int i = threadIdx.x; i < p.n_rows * p.heads; i += CTA) {
+            const float4 v = *(const float4 *)(p.o_ss + (size_t)i * 4);
+            fac[i] = rsqrtf(((v.x + v.y) + (v.z + v.w)) / GDN_DIM + p.eps);
+        }
+        __syncthreads();
+    }
+    float a[SETS][2] = {};
+    for (int unit = s.lo; unit < s.hi; unit++) {
+        unit_frags<SETS> f;
+        frags_load<SETS>(f, p.frag, p.ld_frag, p.n_rows, unit, lane);
+        if (unit == s.lo) bar_wait(bars + 8 * warp, 0);
+        float b[SETS][2] = {};
+        for (int pl = 0; pl < p.planes; pl++) unit_mul<SETS>(b, slot + ((size_t)(unit - s.lo) * p.planes + pl) * UNIT, f, lane);
+#pragma unroll
+        for (int i = 0; i < SETS; i++) {
+            const int row = 4 * i + t;
+            const float c = p.o_ss && row < p.n_rows ? fac[row * p.heads + unit] : 1.0f;
+            a[i][0] = fmaf(c, b[i][0], a[i][0]);
+            a[i][1] = fmaf(c, b[i][1], a[i][1]);
+        }
+    }
+    red_put<SETS>(red, 1, 0, a, warp, lane);
+    __syncthreads();
+    if (threadIdx.x < (unsigned)(p.n_rows * 16 + 31) / 32 * 32) {
+        const int r = threadIdx.x >> 4, r16 = threadIdx.x & 15, k = tile * 16 + r16;
+        const bool in = r < p.n_rows;
+        float h = in ? p.out.x[(size_t)r * p.out.hidden + k] + red_sum<SETS>(red, 1, 0, r, r16) : 0.0f;
+        stream_put(p.out, r, k, h, in);
+    }
+}
+
+/* ---- head ---- */
+
+enum { HEAD_TB = 2 };
+
+struct head_params {
+    const uint8_t *w;
+    int planes, units, slot, n_tiles;
+    const u16 *frag;
+    const float *ss;
+    int ld_frag, hidden, n_rows, ld_logits;
+    float eps;
+    float *logits;
+};
+
+DI void head_request(const head_params &p, const uint8_t *slots, u32 bars, int first, int warp)
+{
+    for (int i = 0; i < HEAD_TB && first + i < p.n_tiles; i++)
+        span_load(p.w + (size_t)(first + i) * p.units * p.planes * UNIT, p.planes, span_of(p.units, warp),
+                  slots + (size_t)(i * WARPS + warp) * p.slot, bars + 8 * (i * WARPS + warp));
+}
+
+template <int SETS> __global__ void __launch_bounds__(CTA) k_head(const __grid_constant__ head_params p)
+{
+    extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(8) u64 bar[2 * HEAD_TB * WARPS];
+    __shared__ float red[WARPS * HEAD_TB * 4 * SETS * 16], rms[DECODE_ROWS];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, step = (int)gridDim.x * HEAD_TB;
+    const u32 bars = smem_addr(bar), half = 8 * HEAD_TB * WARPS;
+    const size_t buffer = (size_t)HEAD_TB * WARPS * p.slot;
+    const span s = span_of(p.units, warp);
+    if (threadIdx.x < 2 * HEAD_TB * WARPS) bar_init(bars + 8 * threadIdx.x, 1);
+    bar_init_done();
+    __syncthreads();
+    pdl_launch();
+    int first = (int)blockIdx.x * HEAD_TB;
+    if (lane == 0)
+        for (int b = 0; b < 2; b++) head_request(p, sm + b * buffer, bars + b * half, first + b * step, warp);
+    pdl_wait();
+    rms_rows(rms, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
+    for (int it = 0; first < p.n_tiles; it++, first += step) {
+        const int b = it & 1, n = p.n_tiles - first < HEAD_TB ? p.n_tiles - first : HEAD_TB;
+        const uint8_t *slots = sm + b * buffer;
+        float a[HEAD_TB][SETS][2] = {};
+        for (int unit = s.lo; unit < s.hi; unit++) {
+            unit_frags<SETS> f;
+            frags_load<SETS>(f, p.frag, p.ld_frag, p.n_rows, unit, lane);
+#pragma unroll
+            for (int i = 0; i < HEAD_TB; i++) {
+                if (i >= n) break;
+                if (unit == s.lo) bar_wait(bars + b * half + 8 * (i * WARPS + warp), (it >> 1) & 1);
+                const uint8_t *at = slots + (size_t)(i * WARPS + warp) * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT;
+                for (int pl = 0; pl < p.planes; pl++) unit_mul<SETS>(a[i], at + pl * UNIT, f, lane);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < HEAD_TB; i++) red_put<SETS>(red, HEAD_TB, i, a[i], warp, lane);
+        __syncthreads(); /* the buffer is read, too */
+        if (lane == 0) head_request(p, slots, bars + b * half, first + 2 * step, warp);
+        for (int i = threadIdx.x; i < n * p.n_rows * 16; i += CTA) {
+            const int r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
+            p.logits[(size_t)r * p.ld_logits + (size_t)(first + k) * 16 + r16] = red_sum<SETS>(red, HEAD_TB, k, r, r16) * rms[r];
+        }
+        __syncthreads();
+    }
+}
+
+/* ---- launching ---- */
+
+static int slot_bytes(int units, int planes)
+{
+    return (units + WARPS - 1) / WARPS * planes * UNIT;
+}
+
+static stream_out stream_of(struct cuda_backend *c, const struct row_group *g, const struct vector *norm)
+{
+    struct workspace *ws = &c->ws;
+    int hidden = c->base.shape.hidden;
+    stream_out o = {ws->x + (size_t)g->row0 * hidden, ws->frag_x + (size_t)g->row0 * 2 * ws->pad_hidden, ws->ss + (size_t)g->row0 * (hidden / 16),
+                    norm ? norm->data : NULL, hidden, 2 * ws->pad_hidden};
+    return o;
+}
+
+void decode_embed(struct cuda_backend *c, const struct matrix *table, const struct vector *norm)
+{
+    struct workspace *ws = &c->ws;
+    struct row_group all = {0, c->batch->n_rows, 0, c->batch->n_seqs};
+    embed_params p = {ws->id, ws->pos, table->data, table->tile_bytes, table->planes, ws->rotary, c->frequency, stream_of(c, &all, norm)};
+    launch(c, k_embed, dim3((unsigned)all.n), CTA, 0, p);
+}
+
+void decode_frag(struct cuda_backend *c, const int32_t *rows, const struct vector *norm, int n, u16 *frag, float *ss)
+{
+    stream_out o = {NULL, frag, ss, norm->data, c->base.shape.hidden, 2 * c->ws.pad_hidden};
+    frag_rows list = {};
+    list.all = !rows;
+    for (int i = 0; rows && i < n; i++) list.row[i] = rows[i];
+    launch(c, k_frag, dim3((unsigned)n), CTA, 0, (const float *)c->ws.x, list, o);
+}
+
+struct in_matrices {
+    const struct matrix *m[MAX_PARTS];
+    int n;
+};
+
+static in_params in_of(struct cuda_backend *c, const struct in_matrices *a, const struct row_group *g)
+{
+    struct workspace *ws = &c->ws;
+    int hidden = c->base.shape.hidden;
+    in_params p = {};
+    for (int i = 0; i < MAX_PARTS; i++) {
+        const struct matrix *m = a->m[i < a->n ? i : a->n - 1];
+        p.w[i] = m->data;
+        p.planes[i] = m->planes;
+        p.n_tiles += i < a->n ? m->tiles : 0;
+        p.end[i] = p.n_tiles;
+        p.units = m->units;
+        int slot = slot_bytes(m->units, m->planes);
+        if (slot > p.slot) p.slot = slot;
+    }
+    p.frag = ws->frag_x + (size_t)g->row0 * 2 * ws->pad_hidden;
+    p.ss = ws->ss + (size_t)g->row0 * (hidden / 16);
+    p.ld_frag = 2 * ws->pad_hidden;
+    p.hidden = hidden;
+    p.n_rows = g->n;
+    p.eps = c->base.shape.rms_eps;
+    p.u = ws->u + (size_t)g->row0 * ws->ld_u;
+    p.ld_u = ws->ld_u;
+    return p;
+}
+
+template <bool ATTN> static void launch_in(struct cuda_backend *c, in_params p)
+{
+    int grid = p.n_tiles < c->n_sms ? p.n_tiles : c->n_sms, sets = p.n_rows > 4 ? 2 : 1;
+    p.tb = (p.n_tiles + grid - 1) / grid;
+    if (p.tb > MAX_TB) p.tb = MAX_TB;
+    size_t tile = (size_t)WARPS * p.slot + (size_t)WARPS * 4 * sets * 16 * 4 + (size_t)p.n_rows * 16 * 4;
+    while (p.tb > 1 && tile * p.tb > 220 * 1024) p.tb--;
+    if (sets == 1) launch(c, k_in<1, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
+    else launch(c, k_in<2, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
+}
+
+void decode_gdn_in(struct cuda_backend *c, const struct gdn_weights *w)
+{
+    struct row_group groups[MAX_DECODE];
+    const struct model_shape *s = &c->base.shape;
+    int n = decode_groups(c->batch, groups);
+    struct in_matrices a = {{w->in_qkv, w->in_z, w->in_b, w->in_a}, 4};
+    for (int i = 0; i < n; i++) {
+        in_params p = in_of(c, &a, &groups[i]);
+        p.ps = c->ws.pass;
+        p.seq_of = c->ws.seq_of;
+        p.row0 = groups[i].row0;
+        p.conv_at = (size_t)c->gdn_seen * CONV_HISTORY * (size_t)shape_conv_dim(s);
+        p.conv_dim = shape_conv_dim(s);
+        p.heads = s->n_gdn_v_heads;
+        p.conv = w->conv->data;
+        p.out_norm = w->out_norm->data;
+        p.a_log = w->a_log->data;
+        p.dt_bias = w->dt_bias->data;
+        p.gates = c->ws.gates + (size_t)groups[i].row0 * 2 * p.heads;
+        launch_in<false>(c, p);
+    }
+}
+
+void decode_attn_in(struct cuda_backend *c, const struct attn_weights *w, int index)
+{
+    struct row_group groups[MAX_DECODE];
+    int n = decode_groups(c->batch, groups);
+    struct in_matrices a = {{w->q, w->k, w->v}, 3};
+    for (int i = 0; i < n; i++) launch_in<true>(c, in_of(c, &a, &groups[i]));
+    decode_attn_append(c, w, index);
+}
+
+static void launch_out(struct cuda_backend *c, const struct matrix *m, bool norm_heads, const struct vector *next)
+{
+    struct row_group groups[MAX_DECODE];
+    struct workspace *ws = &c->ws;
+    int n = decode_groups(c->batch, groups), heads = c->base.shape.n_gdn_v_heads;
+    for (int i = 0; i < n; i++) {
+        const struct row_group *g = &groups[i];
+        out_params p = {m->data, m->planes, m->units, slot_bytes(m->units, m->planes), ws->frag_o + (size_t)g->row0 * 2 * ws->pad_mix,
+                        2 * ws->pad_mix, g->n, norm_heads ? ws->o_ss + (size_t)g->row0 * heads * 4 : NULL, heads, c->base.shape.rms_eps,
+                        stream_of(c, g, next)};
+        size_t shared = (size_t)WARPS * p.slot + (size_t)g->n * heads * 4;
+        if (g->n <= 4) launch(c, k_out<1>, dim3((unsigned)m->tiles), CTA, shared, p);
+        else launch(c, k_out<2>, dim3((unsigned)m->tiles), CTA, shared, p);
+    }
+}
+
+void decode_gdn_out(struct cuda_backend *c, const struct gdn_weights *w, const struct vector *next)
+{
+    launch_out(c, w->out, true, next);
+}
+
+void decode_attn_out(struct cuda_backend *c, const struct attn_weights *w, const struct vector *next)
+{
+    launch_out(c, w->o, false, next);
+}
+
+void decode_head(struct cuda_backend *c, const struct matrix *head, const u16 *frag, const float *ss, int n, float *logits)
+{
+    struct workspace *ws = &c->ws;
+    head_params p = {head->data, head->planes, head->units, slot_bytes(head->units, head->planes), head->tiles, frag, ss, 2 * ws->pad_hidden,
+                     c->base.shape.hidden, n, ws->ld_logits, c->base.shape.rms_eps, logits};
+    size_t shared = (size_t)2 * HEAD_TB * WARPS * p.slot;
+    int grid = (head->tiles + HEAD_TB - 1) / HEAD_TB;
+    if (grid > 2 * c->n_sms) grid = 2 * c->n_sms;
+    if (n <= 4) launch(c, k_head<1>, dim3((unsigned)grid), CTA, shared, p);
+    else launch(c, k_head<2>, dim3((unsigned)grid), CTA, shared, p);
+}

@@ -1,0 +1,457 @@
+/* Decode kernels that mix tokens: the gated delta rule, and attention over pages in parts. */
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/gemv.cuh"
+#include "backend/cuda/kv.cuh"
+
+/* ---- gated delta rule ---- */
+
+struct gdn_params {
+    const pass *ps;
+    int seq0, row0;
+    size_t state_at; /* floats from a sequence's recurrent state to the layer's */
+    int k_heads, v_heads, conv_dim, ld_u, ld_frag;
+    const float *u, *gates;
+    u16 *frag_o;
+    float *o_ss;
+};
+
+/* q and k of one row, of length 1 (q: times 1/sqrt(128)); one warp. Returns their product. */
+DI float unit_qk(const float *u, int k_heads, int head, float *q_out, float *k_out, int lane)
+{
+    const float4 q = *(const float4 *)(u + head * GDN_DIM + 4 * lane), k = *(const float4 *)(u + (k_heads + head) * GDN_DIM + 4 * lane);
+    float qq = warp_sum(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w);
+    float kk = warp_sum(k.x * k.x + k.y * k.y + k.z * k.z + k.w * k.w);
+    float kq = warp_sum(k.x * q.x + k.y * q.y + k.z * q.z + k.w * q.w);
+    float rq = rsqrtf(qq + 1e-6f) * 0.08838834764831845f, rk = rsqrtf(kk + 1e-6f);
+    *(float4 *)(q_out + 4 * lane) = make_float4(q.x * rq, q.y * rq, q.z * rq, q.w * rq);
+    *(float4 *)(k_out + 4 * lane) = make_float4(k.x * rk, k.y * rk, k.z * rk, k.w * rk);
+    return kq * rq * rk;
+}
+
+/* Block: a quarter of the value columns of one head of one sequence; eight lanes share a column, in registers. */
+__global__ void __launch_bounds__(CTA) k_gdn_step(const __grid_constant__ gdn_params p)
+{
+    __shared__ __align__(16) float sq[DECODE_ROWS][GDN_DIM], sk[DECODE_ROWS][GDN_DIM], kq[DECODE_ROWS], ss[DECODE_ROWS][WARPS];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, li = lane & 7;
+    const int head = blockIdx.x >> 2, quarter = blockIdx.x & 3, col = quarter * 32 + 4 * warp + (lane >> 3);
+    const seq_view &s = p.ps->seq[p.seq0 + blockIdx.y];
+    pdl_launch();
+    float *state = s.recurrent + p.state_at + ((size_t)head * GDN_DIM + col) * GDN_DIM + li * 4;
+    const int first = s.first - p.row0, n = s.n;
+    float4 S[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) S[i] = *(const float4 *)(state + 32 * i);
+    pdl_wait();
+    if (warp < n) {
+        float d = unit_qk(p.u + (size_t)(first + warp) * p.ld_u, p.k_heads, head / (p.v_heads / p.k_heads), sq[warp], sk[warp], lane);
+        if (lane == 0) kq[warp] = d;
+    }
+    __syncthreads();
+    for (int j = 0; j < n; j++) {
+        const int row = first + j;
+        const float *u = p.u + (size_t)row * p.ld_u, *gates = p.gates + (size_t)row * 2 * p.v_heads;
+        const float v = u[(2 * p.k_heads + head) * GDN_DIM + col], z = u[p.conv_dim + head * GDN_DIM + col];
+        const float beta = gates[head], g = gates[p.v_heads + head];
+        float a = 0, b = 0;
+        float4 k[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            k[i] = *(const float4 *)&sk[j][li * 4 + 32 * i];
+            const float4 q = *(const float4 *)&sq[j][li * 4 + 32 * i];
+            a += S[i].x * k[i].x + S[i].y * k[i].y + S[i].z * k[i].z + S[i].w * k[i].w;
+            b += S[i].x * q.x + S[i].y * q.y + S[i].z * q.z + S[i].w * q.w;
+        }
+#pragma unroll
+        for (int o = 4; o; o >>= 1) {
+            a += __shfl_xor_sync(~0u, a, o);
+            b += __shfl_xor_sync(~0u, b, o);
+        }
+        const float e = beta * (v - g * a), o = g * b + e * kq[j];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            S[i].x = fmaf(g, S[i].x, e * k[i].x);
+            S[i].y = fmaf(g, S[i].y, e * k[i].y);
+            S[i].z = fmaf(g, S[i].z, e * k[i].z);
+            S[i].w = fmaf(g, S[i].w, e * k[i].w);
+        }
+        if (li == 0) frag_put(p.frag_o + (size_t)row * p.ld_frag, head * GDN_DIM + col, o * z);
+        float w = o * o;
+        w += __shfl_xor_sync(~0u, w, 8);
+        w += __shfl_xor_sync(~0u, w, 16);
+        if (lane == 0) ss[j][warp] = w;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) *(float4 *)(state + 32 * i) = S[i];
+    __syncthreads();
+    if (threadIdx.x < n) {
+        float w = 0;
+        for (int i = 0; i < WARPS; i++) w += ss[threadIdx.x][i];
+        p.o_ss[((size_t)(first + threadIdx.x) * p.v_heads + head) * 4 + quarter] = w;
+    }
+}
+
+void decode_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int index)
+{
+    (void)w;
+    struct row_group groups[MAX_DECODE];
+    const struct model_shape *s = &c->base.shape;
+    struct workspace *ws = &c->ws;
+    int n = decode_groups(c->batch, groups), heads = s->n_gdn_v_heads;
+    for (int i = 0; i < n; i++) {
+        size_t r = (size_t)groups[i].row0;
+        gdn_params p = {ws->pass, groups[i].seq0, groups[i].row0, (size_t)index * heads * GDN_DIM * GDN_DIM, s->n_gdn_k_heads, heads,
+                        shape_conv_dim(s), ws->ld_u, 2 * ws->pad_mix, ws->u + r * ws->ld_u, ws->gates + r * 2 * heads,
+                        ws->frag_o + r * 2 * ws->pad_mix, ws->o_ss + r * heads * 4};
+        launch(c, k_gdn_step, dim3((unsigned)heads * 4, (unsigned)groups[i].n_seqs), CTA, 0, p);
+    }
+}
+
+/* ---- attention ---- */
+
+struct attn_params {
+    const pass *ps;
+    const int32_t *pos, *seq_of;
+    const uint8_t *region;
+    size_t page_bytes, layer_at; /* bytes from a page's start to the layer's first head */
+    size_t head_bytes;
+    int n_q, n_kv, ld_u;
+    float *u;                    /* (rows, ld_u): q and gates by head, k, v */
+    const float *rotary, *q_norm, *k_norm;
+    float eps;
+    float *part, *part_ms;
+    u16 *frag_o;
+    int ld_frag;
+};
+
+/* Norm and rotation of 256 numbers of one head by a warp: lane has 4*lane+i and 128+4*lane+i. */
+DI void norm_rope(float (&x)[8], const float *w, const float *rotary, float eps, int lane)
+{
+    float s = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) s += x[i] * x[i];
+    const float r = rsqrtf(warp_sum(s) / HEAD_DIM + eps);
+#pragma unroll
+    for (int i = 0; i < 8; i++) x[i] *= r * w[(i >> 2) * 128 + 4 * lane + (i & 3)];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float other = __shfl_xor_sync(~0u, x[i], 8), cs = rotary[(lane & 7) * 4 + i], sn = rotary[32 + (lane & 7) * 4 + i];
+        if (lane < 8) x[i] = x[i] * cs - other * sn;
+        else if (lane < 16) x[i] = other * sn + x[i] * cs;
+    }
+}
+
+DI void kv_store(uint8_t *page, int p, int d, bool v, float x, bool bf16)
+{
+    if (bf16) *(u16 *)(page + 2 * (size_t)kv_at(p, d, v)) = f_bf(x);
+    else *(float *)(page + 4 * ((size_t)p * HEAD_DIM + d)) = x;
+}
+
+/* A warp a head: queries are normed, turned and scaled in place; keys and values go to their page. */
+template <bool BF16> __global__ void k_append(const __grid_constant__ attn_params p)
+{
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, head = blockIdx.x * WARPS + warp, r = blockIdx.y;
+    pdl_launch();
+    pdl_wait();
+    if (head >= p.n_q + 2 * p.n_kv) return;
+    const bool query = head < p.n_q, value = head >= p.n_q + p.n_kv;
+    const int kv = (head - p.n_q) % p.n_kv;
+    float *u = p.u + (size_t)r * p.ld_u + (query ? head * 512 : p.n_q * 512 + (head - p.n_q) * HEAD_DIM), x[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) x[i] = u[(i >> 2) * 128 + 4 * lane + (i & 3)];
+    if (!value) norm_rope(x, query ? p.q_norm : p.k_norm, p.rotary + (size_t)r * ROTARY_DIM, p.eps, lane);
+    const int pos = p.pos[r];
+    uint8_t *page = NULL;
+    if (!query) {
+        const seq_view &s = p.ps->seq[p.seq_of[r]];
+        page = (uint8_t *)p.region + (size_t)s.pages[pos / GRID] * p.page_bytes + p.layer_at + (2 * kv + (value ? 1 : 0)) * p.head_bytes;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int d = (i >> 2) * 128 + 4 * lane + (i & 3);
+        if (query) u[d] = x[i] * 0.0625f;
+        else kv_store(page, pos % GRID, d, value, x[i], BF16);
+    }
+}
+
+/* How the pages of a row are dealt to parts: by the row's own position and nothing else. */
+struct split {
+    int pages, each, parts;
+};
+
+DI split split_of(int pos)
+{
+    split s;
+    s.pages = pos / GRID + 1;
+    s.each = (s.pages + MAX_SPLITS - 1) / MAX_SPLITS;
+    s.parts = (s.pages + s.each - 1) / s.each;
+    return s;
+}
+
+enum { Q_LD = HEAD_DIM + 8, S_LD = GRID + 4, P_LD = GRID + 8 };
+
+struct split_smem {
+    u16 q[2][8][Q_LD];      /* high part and rest of eight query heads */
+    u16 p[2][8][P_LD];      /* weights of a page, the same */
+    float s[2][8][S_LD];    /* scores, from either half of the dimensions */
+    float keep[8];
+    u64 bar[2];
+};
+
+DI void page_request(const attn_params &p, const seq_view &s, int page, int kv, uint8_t *buffer, u32 bar)
+{
+    const uint8_t *at = p.region + (size_t)s.pages[page] * p.page_bytes + p.layer_at + (size_t)kv * 2 * KV_HEAD;
+    bar_expect(bar, 2 * KV_HEAD);
+    bulk_load(smem_addr(buffer), at, KV_HEAD, bar);
+    bulk_load(smem_addr(buffer) + KV_HEAD, at + KV_HEAD, KV_HEAD, bar);
+}
+
+/* Scores of 64 keys for eight heads: warps share tiles of 16 keys and halves of the dimensions. */
+DI void page_scores(split_smem &m, const uint8_t *k, int warp, int lane)
+{
+    const int pt = warp >> 1, half = warp & 1, g = lane >> 2, t = lane & 3;
+    float d[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        const int ks = half * 8 + j;
+        const uint4 a = *(const uint4 *)(k + (pt * 16 + ks) * KV_TILE + lane * 16);
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+            const u16 *q = &m.q[part][g][ks * 16 + 2 * t];
+            mma16(d, a.x, a.y, a.z, a.w, *(const u32 *)q, *(const u32 *)(q + 8));
+        }
+    }
+    m.s[half][2 * t][pt * 16 + g] = d[0];
+    m.s[half][2 * t + 1][pt * 16 + g] = d[1];
+    m.s[half][2 * t][pt * 16 + g + 8] = d[2];
+    m.s[half][2 * t + 1][pt * 16 + g + 8] = d[3];
+}
+
+/* Softmax of one head, a warp each: rescales the running maximum and sum, leaves weights in two parts. */
+DI void page_softmax(split_smem &m, int head, int n_keys, float &max, float &sum, int lane)
+{
+    float a = m.s[0][head][lane] + m.s[1][head][lane], b = m.s[0][head][lane + 32] + m.s[1][head][lane + 32];
+    if (lane >= n_keys) a = -INFINITY;
+    if (lane + 32 >= n_keys) b = -INFINITY;
+    const float top = fmaxf(max, warp_max(fmaxf(a, b))), keep = __expf(max - top);
+    a = __expf(a - top);
+    b = __expf(b - top);
+    sum = sum * keep + warp_sum(a + b);
+    max = top;
+    if (lane == 0) m.keep[head] = keep;
+    const u16 ah = f_bf(a), bh = f_bf(b);
+    m.p[0][head][lane] = ah;
+    m.p[0][head][lane + 32] = bh;
+    m.p[1][head][lane] = f_bf(a - bf_f(ah));
+    m.p[1][head][lane + 32] = f_bf(b - bf_f(bh));
+}
+
+/* o += V * weights: warp has dimensions 32*warp … +31 of all heads. */
+DI void page_values(const split_smem &m, const uint8_t *v, float (&o)[2][4], int warp, int lane)
+{
+    const int g = lane >> 2, t = lane & 3;
+    const float k0 = m.keep[2 * t], k1 = m.keep[2 * t + 1];
+#pragma unroll
+    for (int z = 0; z < 2; z++) {
+        o[z][0] *= k0;
+        o[z][1] *= k1;
+        o[z][2] *= k0;
+        o[z][3] *= k1;
+    }
+#pragma unroll
+    for (int pt = 0; pt < 4; pt++)
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+            const u16 *w = &m.p[part][g][pt * 16 + 2 * t];
+            const u32 b0 = *(const u32 *)w, b1 = *(const u32 *)(w + 8);
+#pragma unroll
+            for (int z = 0; z < 2; z++) {
+                const uint4 a = *(const uint4 *)(v + (pt * 16 + 2 * warp + z) * KV_TILE + lane * 16);
+                mma16(o[z], a.x, a.y, a.z, a.w, b0, b1);
+            }
+        }
+}
+
+DI void load_queries(split_smem &m, const attn_params &p, int r, int kv, int warp, int lane)
+{
+    const float *q = p.u + (size_t)r * p.ld_u + (size_t)(kv * 8 + warp) * 512;
+    for (int d = lane; d < HEAD_DIM; d += 32) {
+        const float x = q[d];
+        const u16 hi = f_bf(x);
+        m.q[0][warp][d] = hi;
+        m.q[1][warp][d] = f_bf(x - bf_f(hi));
+    }
+}
+
+/* One part of the pages of one row, for the eight query heads of a key-value head. */
+__global__ void __launch_bounds__(CTA) k_attn_part(const __grid_constant__ attn_params p)
+{
+    extern __shared__ __align__(128) uint8_t buffers[];
+    __shared__ __align__(16) split_smem m;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = blockIdx.x, kv = blockIdx.y, r = blockIdx.z;
+    const int pos = p.pos[r];
+    const split sp = split_of(pos);
+    const int lo = part * sp.each, hi = lo + sp.each < sp.pages ? lo + sp.each : sp.pages;
+    pdl_launch();
+    if (part >= sp.parts) return;
+    const seq_view &s = p.ps->seq[p.seq_of[r]];
+    const int old = p.pos[s.first] / GRID; /* pages before this one hold nothing of this pass */
+    const u32 bars = smem_addr(m.bar);
+    if (threadIdx.x == 0) {
+        bar_init(bars, 1);
+        bar_init(bars + 8, 1);
+        bar_init_done();
+        for (int i = 0; i < 2 && lo + i < hi; i++)
+            if (lo + i < old) page_request(p, s, lo + i, kv, buffers + i * 2 * KV_HEAD, bars + 8 * i);
+    }
+    __syncthreads();
+    pdl_wait();
+    if (threadIdx.x == 0) {
+        asm volatile("fence.proxy.async;" ::: "memory"); /* keys and values were stored by threads */
+        for (int i = 0; i < 2 && lo + i < hi; i++)
+            if (lo + i >= old) page_request(p, s, lo + i, kv, buffers + i * 2 * KV_HEAD, bars + 8 * i);
+    }
+    load_queries(m, p, r, kv, warp, lane);
+    __syncthreads();
+    float max = -INFINITY, sum = 0, o[2][4] = {};
+    for (int i = lo; i < hi; i++) {
+        const int b = (i - lo) & 1;
+        uint8_t *page = buffers + b * 2 * KV_HEAD;
+        bar_wait(bars + 8 * b, ((i - lo) >> 1) & 1);
+        page_scores(m, page, warp, lane);
+        __syncthreads();
+        page_softmax(m, warp, pos + 1 - i * GRID, max, sum, lane);
+        __syncthreads();
+        page_values(m, page + KV_HEAD, o, warp, lane);
+        __syncthreads();
+        if (threadIdx.x == 0 && i + 2 < hi) page_request(p, s, i + 2, kv, page, bars + 8 * b);
+    }
+    const int g = lane >> 2, t = lane & 3;
+    float *out = p.part + (((size_t)r * p.n_q + kv * 8) * MAX_SPLITS + part) * HEAD_DIM;
+#pragma unroll
+    for (int z = 0; z < 2; z++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            out[(size_t)(2 * t + (j & 1)) * MAX_SPLITS * HEAD_DIM + (2 * warp + z) * 16 + g + 8 * (j >> 1)] = o[z][j];
+    if (lane == 0) {
+        float *ms = p.part_ms + (((size_t)r * p.n_q + kv * 8 + warp) * MAX_SPLITS + part) * 2;
+        ms[0] = max;
+        ms[1] = sum;
+    }
+}
+
+/* Parts together, then the output gate; block: 64 dimensions of one head of one row. */
+__global__ void __launch_bounds__(CTA) k_attn_join(const __grid_constant__ attn_params p)
+{
+    __shared__ float factor[MAX_SPLITS], acc[4][64], total;
+    const int head = blockIdx.x >> 2, d = (blockIdx.x & 3) * 64 + (threadIdx.x & 63), r = blockIdx.y, group = threadIdx.x >> 6;
+    pdl_launch();
+    pdl_wait();
+    const int parts = split_of(p.pos[r]).parts;
+    const size_t base = ((size_t)r * p.n_q + head) * MAX_SPLITS;
+    if (threadIdx.x < 32) {
+        const int a = threadIdx.x, b = a + 32;
+        const float ma = a < parts ? p.part_ms[(base + a) * 2] : -INFINITY, mb = b < parts ? p.part_ms[(base + b) * 2] : -INFINITY;
+        const float top = warp_max(fmaxf(ma, mb));
+        const float fa = a < parts ? __expf(ma - top) : 0.0f, fb = b < parts ? __expf(mb - top) : 0.0f;
+        const float sum = warp_sum((a < parts ? fa * p.part_ms[(base + a) * 2 + 1] : 0.0f) + (b < parts ? fb * p.part_ms[(base + b) * 2 + 1] : 0.0f));
+        factor[a] = fa;
+        factor[b] = fb;
+        if (a == 0) total = sum;
+    }
+    __syncthreads();
+    float o = 0;
+#pragma unroll 4
+    for (int i = group; i < parts; i += 4) o = fmaf(factor[i], p.part[(base + i) * HEAD_DIM + d], o);
+    acc[group][threadIdx.x & 63] = o;
+    __syncthreads();
+    if (group) return;
+    o = ((acc[0][threadIdx.x] + acc[1][threadIdx.x]) + (acc[2][threadIdx.x] + acc[3][threadIdx.x])) / total;
+    frag_put(p.frag_o + (size_t)r * p.ld_frag, head * HEAD_DIM + d, o * p.u[(size_t)r * p.ld_u + head * 512 + HEAD_DIM + d]);
+}
+
+/* fp32 pages, the plain way: eight warps take keys in turn; block: one query head of one row. */
+__global__ void __launch_bounds__(CTA) k_attn_f32(const __grid_constant__ attn_params p)
+{
+    __shared__ float acc[WARPS][HEAD_DIM], ms[WARPS][2];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, head = blockIdx.x, r = blockIdx.y;
+    pdl_launch();
+    pdl_wait();
+    const int pos = p.pos[r], kv = head / (p.n_q / p.n_kv);
+    const seq_view &s = p.ps->seq[p.seq_of[r]];
+    const float *u = p.u + (size_t)r * p.ld_u + (size_t)head * 512;
+    float q[8], o[8] = {}, max = -INFINITY, sum = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) q[i] = u[32 * i + lane];
+    for (int key = warp; key <= pos; key += WARPS) {
+        const uint8_t *page = p.region + (size_t)s.pages[key / GRID] * p.page_bytes + p.layer_at + (size_t)kv * 2 * p.head_bytes;
+        const float *k = (const float *)page + (size_t)(key % GRID) * HEAD_DIM, *v = (const float *)(page + p.head_bytes) + (size_t)(key % GRID) * HEAD_DIM;
+        float dot = 0;
+#pragma unroll
+        for (int i = 0; i < 8; i++) dot = fmaf(q[i], k[32 * i + lane], dot);
+        dot = warp_sum(dot);
+        const float top = fmaxf(max, dot), keep = __expf(max - top), w = __expf(dot - top);
+        sum = sum * keep + w;
+        max = top;
+#pragma unroll
+        for (int i = 0; i < 8; i++) o[i] = fmaf(w, v[32 * i + lane], o[i] * keep);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) acc[warp][32 * i + lane] = o[i];
+    if (lane == 0) ms[warp][0] = max, ms[warp][1] = sum;
+    __syncthreads();
+    float top = -INFINITY, total = 0, x = 0;
+    for (int w = 0; w < WARPS; w++) top = fmaxf(top, ms[w][0]);
+    for (int w = 0; w < WARPS; w++) {
+        const float f = __expf(ms[w][0] - top);
+        total += f * ms[w][1];
+        x = fmaf(f, acc[w][threadIdx.x], x);
+    }
+    frag_put(p.frag_o + (size_t)r * p.ld_frag, head * HEAD_DIM + threadIdx.x, x / total * u[HEAD_DIM + threadIdx.x]);
+}
+
+static attn_params attn_of(struct cuda_backend *c, int index)
+{
+    const struct model_shape *s = &c->base.shape;
+    struct workspace *ws = &c->ws;
+    attn_params p = {};
+    p.ps = ws->pass;
+    p.pos = ws->pos;
+    p.seq_of = ws->seq_of;
+    p.region = c->states.region;
+    p.page_bytes = c->states.page_bytes;
+    p.head_bytes = c->states.head_bytes;
+    p.layer_at = (size_t)index * s->n_kv_heads * 2 * c->states.head_bytes;
+    p.n_q = s->n_q_heads;
+    p.n_kv = s->n_kv_heads;
+    p.ld_u = ws->ld_u;
+    p.u = ws->u;
+    p.rotary = ws->rotary;
+    p.eps = s->rms_eps;
+    p.part = ws->part;
+    p.part_ms = ws->part_ms;
+    p.frag_o = ws->frag_o;
+    p.ld_frag = 2 * ws->pad_mix;
+    return p;
+}
+
+void decode_attn_append(struct cuda_backend *c, const struct attn_weights *w, int index)
+{
+    attn_params p = attn_of(c, index);
+    p.q_norm = w->q_norm->data;
+    p.k_norm = w->k_norm->data;
+    dim3 grid((unsigned)(p.n_q + 2 * p.n_kv + WARPS - 1) / WARPS, (unsigned)c->batch->n_rows);
+    if (c->states.kv_bf16) launch(c, k_append<true>, grid, CTA, 0, p);
+    else launch(c, k_append<false>, grid, CTA, 0, p);
+}
+
+void decode_attn_mix(struct cuda_backend *c, int index)
+{
+    unsigned rows = (unsigned)c->batch->n_rows;
+    attn_params p = attn_of(c, index);
+    if (!c->states.kv_bf16) {
+        launch(c, k_attn_f32, dim3((unsigned)p.n_q, rows), CTA, 0, p);
+        return;
+    }
+    launch(c, k_attn_part, dim3(MAX_SPLITS, (unsigned)p.n_kv, rows), CTA, (size_t)4 * KV_HEAD, p);
+    launch(c, k_attn_join, dim3((unsigned)p.n_q * 4, rows), CTA, 0, p);
+}

@@ -1,0 +1,292 @@
+/* Decode kernels of the mixture of experts: router and shared expert, chosen experts, their sum. */
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/gemv.cuh"
+
+/* ---- router, shared gate, shared gate and up ---- */
+
+struct route_params {
+    const uint8_t *router, *shared_gate, *gate, *up;
+    int router_planes, sgate_planes, planes; /* planes: of gate and up */
+    int router_tiles, shared_tiles, units, slot;
+    const u16 *frag;
+    const float *ss;
+    int ld_frag, hidden, n_rows, n_experts, ld_experts, ld_shared;
+    float eps;
+    float *router_out, *shared_out;
+    u16 *frag_shared;
+};
+
+/* A block's job: one tile of the router or the shared gate, or a pair of tiles of gate and up. */
+struct route_job {
+    const uint8_t *tile[2];
+    int n, planes;
+};
+
+DI route_job route_job_of(const route_params &p, int block)
+{
+    route_job j = {{p.router, p.router}, 1, p.router_planes};
+    const size_t unit = (size_t)p.units * UNIT;
+    if (block < p.router_tiles) {
+        j.tile[0] += (size_t)block * unit * p.router_planes;
+    } else if (block == p.router_tiles) {
+        j.tile[0] = p.shared_gate;
+        j.planes = p.sgate_planes;
+    } else {
+        const size_t at = (size_t)(block - p.router_tiles - 1) * unit * p.planes;
+        j.tile[0] = p.gate + at;
+        j.tile[1] = p.up + at;
+        j.n = 2;
+        j.planes = p.planes;
+    }
+    return j;
+}
+
+template <int SETS> DI void route_epilogue(const route_params &p, const float *red, const float *rms, int block)
+{
+    for (int i = threadIdx.x; i < p.n_rows * 16; i += CTA) {
+        const int r = i >> 4, r16 = i & 15;
+        const float v = red_sum<SETS>(red, 2, 0, r, r16) * rms[r];
+        if (block < p.router_tiles) {
+            p.router_out[(size_t)r * p.ld_experts + block * 16 + r16] = v;
+        } else if (block == p.router_tiles) {
+            if (r16 == 0) p.shared_out[r] = sigmoidf(v);
+        } else {
+            const float up = red_sum<SETS>(red, 2, 1, r, r16) * rms[r];
+            frag_put(p.frag_shared + (size_t)r * p.ld_shared, (block - p.router_tiles - 1) * 16 + r16, siluf(v) * up);
+        }
+    }
+}
+
+template <int SETS> __global__ void __launch_bounds__(CTA) k_route(const __grid_constant__ route_params p)
+{
+    extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(8) u64 bar[2 * WARPS];
+    __shared__ float red[WARPS * 2 * 4 * SETS * 16], rms[DECODE_ROWS];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const u32 bars = smem_addr(bar) + 16 * warp;
+    const route_job job = route_job_of(p, blockIdx.x);
+    const span s = span_of(p.units, warp);
+    uint8_t *slots = sm + (size_t)warp * 2 * p.slot;
+    if (lane == 0) {
+        bar_init(bars, 1);
+        bar_init(bars + 8, 1);
+        bar_init_done();
+        for (int i = 0; i < job.n; i++) span_load(job.tile[i], job.planes, s, slots + i * p.slot, bars + 8 * i);
+    }
+    __syncthreads();
+    pdl_launch();
+    pdl_wait();
+    rms_rows(rms, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
+    float a[2][SETS][2] = {};
+    for (int unit = s.lo; unit < s.hi; unit++) {
+        unit_frags<SETS> f;
+        frags_load<SETS>(f, p.frag, p.ld_frag, p.n_rows, unit, lane);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (i >= job.n) break;
+            if (unit == s.lo) bar_wait(bars + 8 * i, 0);
+            for (int pl = 0; pl < job.planes; pl++)
+                unit_mul<SETS>(a[i], slots + (size_t)i * p.slot + ((size_t)(unit - s.lo) * job.planes + pl) * UNIT, f, lane);
+        }
+    }
+    red_put<SETS>(red, 2, 0, a[0], warp, lane);
+    red_put<SETS>(red, 2, 1, a[1], warp, lane);
+    __syncthreads();
+    route_epilogue<SETS>(p, red, rms, blockIdx.x);
+}
+
+/* ---- the chosen experts' gate and up ---- */
+
+struct expert_params {
+    const uint8_t *gate, *up, *down, *shared_down;
+    size_t gate_expert, down_expert; /* bytes of an expert */
+    int planes, down_planes, shared_planes;
+    int units, down_units, shared_units, slot, down_slot, shared_slot;
+    const float *router;
+    int n_experts, ld_experts, hidden;
+    float eps;
+    const u16 *frag;
+    const float *ss;
+    int ld_frag, ld_inner, ld_shared;
+    u16 *frag_inner;
+    const u16 *frag_shared;
+    const float *shared_gate;
+    stream_out out;
+};
+
+/* Block: 16 inner columns of the expert of one rank of one row. */
+__global__ void __launch_bounds__(CTA) k_expert_in(const __grid_constant__ expert_params p)
+{
+    extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(8) u64 bar[2 * WARPS];
+    __shared__ float red[WARPS * 2 * 4 * 16], rms, weight[TOP];
+    __shared__ int top[TOP];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, rank = blockIdx.y, r = blockIdx.z;
+    const u32 bars = smem_addr(bar) + 16 * warp;
+    const span s = span_of(p.units, warp);
+    uint8_t *slots = sm + (size_t)warp * 2 * p.slot;
+    if (lane == 0) {
+        bar_init(bars, 1);
+        bar_init(bars + 8, 1);
+        bar_init_done();
+    }
+    pdl_wait();
+    pdl_launch(); /* only now, so that the sum of experts may read the router before it waits */
+    if (warp == 0) top_experts(p.router + (size_t)r * p.ld_experts, p.n_experts, top, weight, lane);
+    if (warp == 1) {
+        float v = 0;
+        for (int i = lane; i < p.hidden / 16; i += 32) v += p.ss[(size_t)r * (p.hidden / 16) + i];
+        v = warp_sum(v);
+        if (lane == 0) rms = rsqrtf(v / (float)p.hidden + p.eps);
+    }
+    __syncthreads();
+    if (lane == 0) {
+        const size_t at = (size_t)top[rank] * p.gate_expert + (size_t)tile * p.units * p.planes * UNIT;
+        span_load(p.gate + at, p.planes, s, slots, bars);
+        span_load(p.up + at, p.planes, s, slots + p.slot, bars + 8);
+    }
+    float a[2][1][2] = {};
+    for (int unit = s.lo; unit < s.hi; unit++) {
+        unit_frags<1> f;
+        frags_load<1>(f, p.frag + (size_t)r * p.ld_frag, p.ld_frag, 1, unit, lane);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (unit == s.lo) bar_wait(bars + 8 * i, 0);
+            for (int pl = 0; pl < p.planes; pl++)
+                unit_mul<1>(a[i], slots + (size_t)i * p.slot + ((size_t)(unit - s.lo) * p.planes + pl) * UNIT, f, lane);
+        }
+    }
+    red_put<1>(red, 2, 0, a[0], warp, lane);
+    red_put<1>(red, 2, 1, a[1], warp, lane);
+    __syncthreads();
+    if (threadIdx.x < 16) {
+        const float g = red_sum<1>(red, 2, 0, 0, threadIdx.x) * rms, u = red_sum<1>(red, 2, 1, 0, threadIdx.x) * rms;
+        frag_put(p.frag_inner + ((size_t)r * TOP + rank) * p.ld_inner, tile * 16 + threadIdx.x, siluf(g) * u);
+    }
+}
+
+/* a += c * (units of one matrix over one row) */
+DI void down_part(float (&a)[1][2], const uint8_t *slot, int planes, int lo, int hi, int step, const u16 *frag, float c, u32 bar, int lane)
+{
+    float b[1][2] = {};
+    int k = 0;
+    for (int unit = lo; unit < hi; unit += step, k++) {
+        unit_frags<1> f;
+        frags_load<1>(f, frag, 0, 1, unit, lane);
+        if (k == 0) bar_wait(bar, 0);
+        for (int pl = 0; pl < planes; pl++) unit_mul<1>(b, slot + ((size_t)k * planes + pl) * UNIT, f, lane);
+    }
+    a[0][0] = fmaf(c, b[0][0], a[0][0]);
+    a[0][1] = fmaf(c, b[0][1], a[0][1]);
+}
+
+/* x += chosen experts by weight + shared expert, for 16 columns of one row; a warp for each rank. */
+__global__ void __launch_bounds__(CTA) k_expert_out(const __grid_constant__ expert_params p)
+{
+    extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(8) u64 bar[2 * WARPS];
+    __shared__ float red[WARPS * 4 * 16], weight[TOP];
+    __shared__ int top[TOP];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, r = blockIdx.y;
+    const u32 bars = smem_addr(bar) + 16 * warp;
+    uint8_t *slot = sm + (size_t)warp * (p.down_slot + p.shared_slot), *shared_slot = slot + p.down_slot;
+    pdl_launch();
+    if (lane == 0) {
+        bar_init(bars, 1);
+        bar_init(bars + 8, 1);
+        bar_init_done();
+        int n = 0;
+        for (int unit = warp; unit < p.shared_units; unit += WARPS) n++;
+        if (n) bar_expect(bars + 8, (u32)n * (u32)p.shared_planes * UNIT);
+        for (int unit = warp, k = 0; unit < p.shared_units; unit += WARPS, k++)
+            bulk_load(smem_addr(shared_slot) + k * p.shared_planes * UNIT,
+                      p.shared_down + ((size_t)tile * p.shared_units + unit) * p.shared_planes * UNIT, (u32)p.shared_planes * UNIT, bars + 8);
+    }
+    /* The router's kernel has ended: the kernel before this one lets it start only after its own wait. */
+    if (warp == 0) top_experts(p.router + (size_t)r * p.ld_experts, p.n_experts, top, weight, lane);
+    __syncthreads();
+    if (lane == 0) {
+        const span all = {0, p.down_units};
+        span_load(p.down + (size_t)top[warp] * p.down_expert + (size_t)tile * p.down_units * p.down_planes * UNIT, p.down_planes, all, slot, bars);
+    }
+    pdl_wait();
+    float a[1][2] = {};
+    down_part(a, slot, p.down_planes, 0, p.down_units, 1, p.frag_inner + ((size_t)r * TOP + warp) * p.ld_inner, weight[warp], bars, lane);
+    if (warp < p.shared_units)
+        down_part(a, shared_slot, p.shared_planes, warp, p.shared_units, WARPS, p.frag_shared + (size_t)r * p.ld_shared, p.shared_gate[r], bars + 8, lane);
+    red_put<1>(red, 1, 0, a, warp, lane);
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        const int k = tile * 16 + (lane & 15);
+        const bool in = lane < 16;
+        float h = in ? p.out.x[(size_t)r * p.out.hidden + k] + red_sum<1>(red, 1, 0, 0, lane) : 0.0f;
+        stream_put(p.out, r, k, h, in);
+    }
+}
+
+/* ---- launching ---- */
+
+static int slot_bytes(int units, int planes)
+{
+    return (units + WARPS - 1) / WARPS * planes * UNIT;
+}
+
+void decode_moe_route(struct cuda_backend *c, const struct moe_weights *w)
+{
+    struct row_group groups[MAX_DECODE];
+    const struct model_shape *s = &c->base.shape;
+    struct workspace *ws = &c->ws;
+    int n = decode_groups(c->batch, groups), planes = w->router->planes;
+    if (w->shared_gate->planes > planes) planes = w->shared_gate->planes;
+    if (w->shared_up->planes > planes) planes = w->shared_up->planes;
+    for (int i = 0; i < n; i++) {
+        size_t r = (size_t)groups[i].row0;
+        route_params p = {w->router->data, w->shared_gate->data, w->shared_gate_proj->data, w->shared_up->data, w->router->planes,
+                          w->shared_gate->planes, w->shared_up->planes, w->router->tiles, w->shared_up->tiles, w->router->units,
+                          slot_bytes(w->router->units, planes), ws->frag_x + r * 2 * ws->pad_hidden, ws->ss + r * (s->hidden / 16), 2 * ws->pad_hidden,
+                          s->hidden, groups[i].n, s->n_experts, ws->ld_experts, 2 * ws->pad_shared, s->rms_eps, ws->router + r * ws->ld_experts,
+                          ws->shared_gate + r, ws->frag_shared + r * 2 * ws->pad_shared};
+        dim3 grid((unsigned)(p.router_tiles + 1 + p.shared_tiles));
+        if (p.n_rows <= 4) launch(c, k_route<1>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
+        else launch(c, k_route<2>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
+    }
+}
+
+void decode_moe_experts(struct cuda_backend *c, const struct moe_weights *w, const struct vector *next)
+{
+    const struct model_shape *s = &c->base.shape;
+    struct workspace *ws = &c->ws;
+    unsigned rows = (unsigned)c->batch->n_rows;
+    expert_params p = {};
+    p.gate = w->gate->data;
+    p.up = w->up->data;
+    p.down = w->down->data;
+    p.shared_down = w->shared_down->data;
+    p.gate_expert = w->gate->expert_bytes;
+    p.down_expert = w->down->expert_bytes;
+    p.planes = w->gate->planes;
+    p.down_planes = w->down->planes;
+    p.shared_planes = w->shared_down->planes;
+    p.units = w->gate->units;
+    p.down_units = w->down->units;
+    p.shared_units = w->shared_down->units;
+    p.slot = slot_bytes(p.units, p.planes);
+    p.down_slot = p.down_units * p.down_planes * UNIT;
+    p.shared_slot = slot_bytes(p.shared_units, p.shared_planes);
+    p.router = ws->router;
+    p.n_experts = s->n_experts;
+    p.ld_experts = ws->ld_experts;
+    p.hidden = s->hidden;
+    p.eps = s->rms_eps;
+    p.frag = ws->frag_x;
+    p.ss = ws->ss;
+    p.ld_frag = 2 * ws->pad_hidden;
+    p.ld_inner = 2 * ws->pad_expert;
+    p.ld_shared = 2 * ws->pad_shared;
+    p.frag_inner = ws->frag_inner;
+    p.frag_shared = ws->frag_shared;
+    p.shared_gate = ws->shared_gate;
+    launch(c, k_expert_in, dim3((unsigned)w->gate->tiles, TOP, rows), CTA, (size_t)2 * WARPS * p.slot, p);
+    p.out = {ws->x, ws->frag_x, ws->ss, next ? next->data : NULL, s->hidden, 2 * ws->pad_hidden};
+    launch(c, k_expert_out, dim3((unsigned)w->down->tiles, rows), CTA, (size_t)WARPS * (p.down_slot + p.shared_slot), p);
+}

@@ -1,0 +1,266 @@
+/*
+ * The CUDA backend inside: the object behind struct backend, matrices, sequences, the workspace, and what its files share.
+ *
+ * Everything runs on one stream. A pass is built of kernels launched by the steps; a decode pass of a kind that was seen
+ * before is one graph, and its steps launch nothing. Engine thread only.
+ */
+#ifndef LILY_BACKEND_CUDA_DEVICE_CUH
+#define LILY_BACKEND_CUDA_DEVICE_CUH
+
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "backend/cuda/cuda.h"
+#include "base/err.h"
+}
+#include "backend/cuda/common.cuh"
+
+enum {
+    DECODE_ROWS = 8,     /* rows of one decode pass through the weights */
+    MAX_DECODE = 64,     /* rows of one decode batch */
+    MAX_SEQS = 256,      /* sequences of one batch */
+    MOE_BLOCK = 32,      /* fewest tokens of an expert that go through the weights together, in prefill */
+    MAX_SPLITS = 64,     /* parts of the keys in decode attention */
+};
+
+/* Checks a CUDA call in a function that returns lily_status and has err. */
+#define CUDA_TRY(call, what)                                                                                           \
+    do {                                                                                                               \
+        cudaError_t e_ = (call);                                                                                       \
+        if (e_ != cudaSuccess) return cuda_failed(e_, what, err);                                                      \
+    } while (0)
+
+lily_status cuda_failed(cudaError_t e, const char *what, struct lily_err *err);
+
+/* A packed module. */
+struct matrix {
+    int planes;                  /* 1: 4 bits, 2: 8 bits */
+    int n_experts, rows, cols;   /* logical */
+    int tiles, units;            /* per expert: tiles of 16 rows; per tile: places of 128 columns */
+    size_t tile_bytes, expert_bytes, bytes;
+    uint8_t *data;               /* owned, device */
+};
+
+struct vector {
+    float *data; /* owned, device */
+    size_t n;
+};
+
+struct state_pool {
+    const struct model_shape *shape; /* borrowed */
+    bool kv_bf16;
+    size_t head_bytes, page_bytes, budget, used;
+    uint8_t *region;   /* owned, device */
+    int max_pages;
+    int *refs, *free_list; /* owned */
+    int n_free;
+};
+
+struct seq {
+    struct state_pool *pool; /* borrowed */
+    int32_t *pages;          /* owned; (n_pages) numbers of pages */
+    int32_t *device_pages;   /* owned, device; (cap_pages), the first n_pages valid after seq_reserve */
+    int n_pages, cap_pages;
+    int length;
+    float *recurrent;        /* owned, device; (n_linear, n_gdn_v_heads, v 128, k 128), then the convolution (n_linear, 3, conv_dim) */
+    float *conv;
+};
+
+struct border {
+    struct state_pool *pool;
+    int32_t *pages; /* owned; a reference to each */
+    int n_pages, length;
+    float *recurrent; /* owned, device; with the convolution behind */
+};
+
+/* What a pass is about, in device memory: rows, and the sequences they belong to. */
+struct seq_view {
+    float *recurrent, *conv;
+    const int32_t *pages;
+    int first, n; /* rows of the batch */
+};
+struct pass {
+    int n_rows, n_seqs;
+    struct seq_view seq[MAX_SEQS];
+};
+
+/* Intermediates. Decode rows are kept apart from prefill rows: other formats. */
+struct workspace {
+    struct pass *pass;    /* device */
+    int32_t *id, *pos, *seq_of; /* (max_rows) */
+    float *rotary;        /* (max_rows, 64) cosines, sines */
+    float *x;             /* (max_rows, hidden) residual stream */
+    /* decode */
+    u16 *frag_x;          /* (MAX_DECODE, pad(hidden)) x times the next norm's weight */
+    float *ss;            /* (MAX_DECODE, hidden / 16) sums of squares of x */
+    float *u;             /* (MAX_DECODE, ld_u) projections after their nonlinearity */
+    float *gates;         /* (MAX_DECODE, 2 * n_gdn_v_heads) beta, then decay */
+    u16 *frag_o;          /* (MAX_DECODE, pad(mix dim)) input of the output projection */
+    float *o_ss;          /* (MAX_DECODE, n_gdn_v_heads, 4) sums of squares of o */
+    float *part, *part_ms; /* (MAX_DECODE, n_q_heads, MAX_SPLITS, 256) and (…, 2): attention by parts */
+    float *router;        /* (MAX_DECODE, ld_experts) */
+    float *shared_gate;   /* (MAX_DECODE) */
+    u16 *frag_shared;     /* (MAX_DECODE, pad(shared_dim)) */
+    u16 *frag_inner;      /* (MAX_DECODE, 8, pad(expert_dim)) */
+    float *logits;        /* (max_logits, ld_logits) */
+    u16 *frag_head;       /* (DECODE_ROWS, pad(hidden)), for the head after prefill */
+    float *ss_head;       /* (DECODE_ROWS, hidden / 16) */
+    /* prefill */
+    u16 *norm;            /* (max_rows, pad(hidden)) bf16, permuted */
+    float *norm_f;        /* (max_rows, hidden) the same in fp32, for the router */
+    u16 *qkv;             /* (max_rows, ld_qkv) bf16: before the convolution; or q, k, v */
+    u16 *z;               /* (max_rows, value_dim) bf16 */
+    float *conv;          /* (max_rows, conv_dim) */
+    float *ba;            /* (max_rows, 2, 16 * tiles of heads) */
+    u16 *mixed;           /* (max_rows, pad(mix dim)) bf16, permuted */
+    float *router_p;      /* (max_rows, ld_experts) */
+    float *shared_gate_p; /* (max_rows) */
+    int32_t *top;         /* (max_rows, 8) */
+    float *top_weight;    /* (max_rows, 8) */
+    int32_t *slot_row;    /* (max_rows * 8) sorted by expert */
+    int32_t *slot_of;     /* (max_rows, 8) */
+    int32_t *expert_first; /* (n_experts + 1) */
+    int32_t *expert_count, *expert_cursor; /* (n_experts); counts are zero between layers */
+    int32_t *blocks;      /* their number, -, then (max_blocks, 2): expert, first slot of each block of tokens */
+    u16 *inner;           /* (max_rows * 8, pad(expert_dim)) bf16, permuted */
+    u16 *shared;          /* (max_rows, pad(shared_dim)) bf16, permuted */
+    u16 *expert_out;      /* (max_rows * 8, hidden) bf16 */
+    float *shared_out;    /* (max_rows, hidden) */
+    int ld_u, ld_qkv, ld_heads, ld_experts, ld_logits, pad_hidden, pad_mix, pad_expert, pad_shared, max_blocks;
+    uint8_t *block;       /* owned: everything above */
+    size_t bytes;
+};
+
+struct captured {
+    cudaGraphExec_t exec; /* NULL: not captured yet */
+};
+
+enum pass_mode { PASS_EAGER, PASS_CAPTURE, PASS_REPLAY };
+enum pending_step { PENDING_NONE, PENDING_EMBED, PENDING_GDN_OUT, PENDING_ATTN_OUT, PENDING_EXPERTS };
+
+struct cuda_backend {
+    struct backend base;
+    int device, n_sms;
+    cudaStream_t stream;
+    cudaError_t error;           /* the first of the present pass */
+    struct state_pool states;
+    struct workspace ws;
+    const struct batch *batch;   /* borrowed between begin and end */
+    enum pass_mode mode;
+    bool first_launch;           /* the next kernel is the first of the pass: it overlaps with nothing */
+    int gdn_seen;                /* gated-delta layers of the pass so far */
+    double *frequency;           /* device; (32) radians per position */
+    struct pass *host_pass;      /* pinned */
+    int32_t *host_rows;          /* pinned; (3, max_rows) id, pos, seq_of */
+    float *host_logits;          /* pinned; (DECODE_ROWS, ld_logits) */
+    uint8_t *staging[2];         /* pinned */
+    uint8_t *device_staging[2];
+    cudaEvent_t staged[2];
+    struct captured graphs[DECODE_ROWS + 1][DECODE_ROWS + 1]; /* by rows and sequences; every row with logits */
+    /* A decode step whose epilogue needs the weight of the next norm waits here until the next step names it. */
+    enum pending_step pending;
+    const void *pending_weights; /* borrowed */
+    bool frag_stale;             /* x was written without its fragments */
+};
+
+static inline struct cuda_backend *cuda_of(struct backend *be)
+{
+    return (struct cuda_backend *)be;
+}
+
+static inline int round_up(int n, int unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+/* Launches on the backend's stream; kernels after the first of a pass may start before their predecessor has ended. */
+template <typename... P, typename... A>
+static void launch(struct cuda_backend *c, void (*kernel)(P...), dim3 grid, int threads, size_t shared, A... args)
+{
+    cudaLaunchConfig_t cfg = {};
+    cudaLaunchAttribute attr[1];
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+    cfg.gridDim = grid;
+    cfg.blockDim = dim3((unsigned)threads);
+    cfg.dynamicSmemBytes = shared;
+    cfg.stream = c->stream;
+    attr[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attr[0].val.programmaticStreamSerializationAllowed = 1;
+    cfg.attrs = attr;
+    cfg.numAttrs = c->first_launch ? 0 : 1;
+    c->first_launch = false;
+    if (shared > 48 * 1024) cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    cudaError_t e = cudaLaunchKernelEx(&cfg, kernel, static_cast<P>(args)...);
+    if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
+}
+
+/* pack.cu */
+lily_status cuda_load_matrix(struct backend *be, const struct module_view *m, struct matrix **out, struct lily_err *err);
+void cuda_free_matrix(struct backend *be, struct matrix *m);
+
+/* state.cu */
+lily_status state_pool_init(struct state_pool *p, const struct model_shape *shape, bool kv_bf16, size_t budget, struct lily_err *err);
+void state_pool_free(struct state_pool *p);
+lily_status cuda_seq_new(struct backend *be, struct seq **out, struct lily_err *err);
+void cuda_seq_free(struct backend *be, struct seq *s);
+void cuda_seq_reset(struct backend *be, struct seq *s);
+int cuda_seq_length(const struct seq *s);
+lily_status cuda_seq_reserve(struct backend *be, struct seq *s, int n, struct lily_err *err);
+lily_status cuda_border_save(struct backend *be, const struct seq *s, struct border **out, struct lily_err *err);
+void cuda_border_restore(struct backend *be, struct seq *s, const struct border *b);
+void cuda_border_free(struct backend *be, struct border *b);
+size_t cuda_border_bytes(const struct backend *be);
+size_t cuda_page_bytes(const struct backend *be);
+void cuda_seq_share(struct backend *be, struct seq *s, const struct border *b, int n);
+lily_status cuda_border_export(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err);
+lily_status cuda_border_import(struct backend *be, int length, const struct border *base, int n_shared, const struct border_source *src,
+                               struct border **out, struct lily_err *err);
+
+/* workspace.cu */
+lily_status workspace_new(struct workspace *ws, const struct model_shape *s, int max_rows, struct lily_err *err);
+void workspace_free(struct workspace *ws);
+
+/* pass.cu: begin, end, logits */
+void pass_begin(struct backend *be, const struct batch *batch);
+lily_status pass_end(struct backend *be, struct lily_err *err);
+void pass_head(struct cuda_backend *c, const struct vector *norm, const struct matrix *head);
+void pass_read_hidden(struct backend *be, float *out);
+void pass_graphs_free(struct cuda_backend *c);
+
+/* steps.cu: the table */
+extern const struct step_table cuda_steps;
+/* Decode: launches what waits, now that the next norm is known (NULL: it is not). */
+void decode_flush(struct cuda_backend *c, const struct vector *next_norm);
+
+/* Decode steps take rows [row0, row0 + n) of at most DECODE_ROWS; see decode_groups. */
+struct row_group {
+    int row0, n, seq0, n_seqs;
+};
+int decode_groups(const struct batch *b, struct row_group *out); /* at most MAX_DECODE groups; -1: a sequence has too many rows */
+void decode_embed(struct cuda_backend *c, const struct matrix *table, const struct vector *norm);
+void decode_gdn_in(struct cuda_backend *c, const struct gdn_weights *w);
+void decode_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int index);
+void decode_gdn_out(struct cuda_backend *c, const struct gdn_weights *w, const struct vector *next);
+void decode_attn_in(struct cuda_backend *c, const struct attn_weights *w, int index);
+void decode_attn_append(struct cuda_backend *c, const struct attn_weights *w, int index);
+void decode_attn_mix(struct cuda_backend *c, int index);
+void decode_attn_out(struct cuda_backend *c, const struct attn_weights *w, const struct vector *next);
+void decode_moe_route(struct cuda_backend *c, const struct moe_weights *w);
+void decode_moe_experts(struct cuda_backend *c, const struct moe_weights *w, const struct vector *next);
+/* logits[i] of rows whose fragments lie at frag; n <= DECODE_ROWS. */
+void decode_head(struct cuda_backend *c, const struct matrix *head, const u16 *frag, const float *ss, int n, float *logits);
+/* Fragments and sums of squares of n rows of x, for a norm; rows (at most DECODE_ROWS numbers) picks them, NULL: the first n. */
+void decode_frag(struct cuda_backend *c, const int32_t *rows, const struct vector *norm, int n, u16 *frag, float *ss);
+
+void prefill_embed(struct cuda_backend *c, const struct matrix *table);
+void prefill_gdn_in(struct cuda_backend *c, const struct gdn_weights *w);
+void prefill_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int index);
+void prefill_gdn_out(struct cuda_backend *c, const struct gdn_weights *w);
+void prefill_attn_in(struct cuda_backend *c, const struct attn_weights *w, int index);
+void prefill_append(struct cuda_backend *c, const struct attn_weights *w, int index); /* keys and values into their pages */
+void prefill_attn_mix(struct cuda_backend *c, int index);
+void prefill_attn_out(struct cuda_backend *c, const struct attn_weights *w);
+void prefill_moe_route(struct cuda_backend *c, const struct moe_weights *w);
+void prefill_moe_experts(struct cuda_backend *c, const struct moe_weights *w);
+
+#endif

@@ -1,0 +1,167 @@
+/* One pass over a batch: rows and sequences to the card, logits back, decode passes as graphs. */
+#include <cstring>
+
+#include "backend/cuda/device.cuh"
+
+int decode_groups(const struct batch *b, struct row_group *out)
+{
+    int n = 0, row = 0;
+    for (int i = 0; i < b->n_seqs; row += b->seqs[i++].n) {
+        if (b->seqs[i].n > DECODE_ROWS) return -1;
+        if (!n || out[n - 1].n + b->seqs[i].n > DECODE_ROWS) out[n++] = (struct row_group){row, 0, i, 0};
+        out[n - 1].n += b->seqs[i].n;
+        out[n - 1].n_seqs++;
+    }
+    return n;
+}
+
+static bool fits(const struct batch *b)
+{
+    struct row_group groups[MAX_DECODE];
+    if (b->n_seqs > MAX_SEQS) return false;
+    return b->phase == PHASE_PREFILL || (b->n_rows <= MAX_DECODE && decode_groups(b, groups) >= 0);
+}
+
+static void fill_rows(struct cuda_backend *c, const struct batch *b)
+{
+    int max = c->base.limits.max_rows, row = 0;
+    struct pass *p = c->host_pass;
+    int32_t *id = c->host_rows, *pos = id + max, *seq_of = pos + max;
+    p->n_rows = b->n_rows;
+    p->n_seqs = b->n_seqs;
+    for (int i = 0; i < b->n_seqs; i++) {
+        const struct seq *s = b->seqs[i].seq;
+        p->seq[i] = (struct seq_view){s->recurrent, s->conv, s->device_pages, row, b->seqs[i].n};
+        for (int t = 0; t < b->seqs[i].n; t++, row++) {
+            id[row] = b->ids[row];
+            pos[row] = s->length + t;
+            seq_of[row] = i;
+        }
+    }
+}
+
+static void send(struct cuda_backend *c, void *to, const void *from, size_t bytes)
+{
+    cudaError_t e = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->stream);
+    if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
+}
+
+static struct captured *graph_of(struct cuda_backend *c, const struct batch *b)
+{
+    struct row_group groups[MAX_DECODE];
+    if (b->phase != PHASE_DECODE || c->base.watched || b->n_rows > DECODE_ROWS || b->n_logits != b->n_rows) return NULL;
+    return decode_groups(b, groups) == 1 ? &c->graphs[b->n_rows][b->n_seqs] : NULL;
+}
+
+void pass_begin(struct backend *be, const struct batch *batch)
+{
+    struct cuda_backend *c = cuda_of(be);
+    struct workspace *ws = &c->ws;
+    size_t max = (size_t)be->limits.max_rows, n = (size_t)batch->n_rows;
+    cudaSetDevice(c->device);
+    c->batch = batch;
+    c->error = fits(batch) ? cudaSuccess : cudaErrorInvalidValue;
+    c->gdn_seen = 0;
+    c->pending = PENDING_NONE;
+    c->frag_stale = false;
+    c->first_launch = true;
+    c->mode = PASS_EAGER;
+    if (c->error != cudaSuccess) {
+        c->mode = PASS_REPLAY; /* the steps launch nothing; the end says why */
+        return;
+    }
+    fill_rows(c, batch);
+    send(c, ws->pass, c->host_pass, offsetof(struct pass, seq) + sizeof(struct seq_view) * (size_t)batch->n_seqs);
+    send(c, ws->id, c->host_rows, n * sizeof(int32_t));
+    send(c, ws->pos, c->host_rows + max, n * sizeof(int32_t));
+    send(c, ws->seq_of, c->host_rows + 2 * max, n * sizeof(int32_t));
+    struct captured *g = graph_of(c, batch);
+    if (!g) return;
+    c->mode = g->exec ? PASS_REPLAY : PASS_CAPTURE;
+    if (c->mode == PASS_CAPTURE) {
+        cudaError_t e = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal);
+        if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
+    }
+}
+
+/* Logits of up to DECODE_ROWS rows at a time, since a row may have a megabyte of them. */
+static void head_of_rows(struct cuda_backend *c, const struct vector *norm, const struct matrix *head)
+{
+    struct workspace *ws = &c->ws;
+    const struct batch *b = c->batch;
+    for (int i = 0; i < b->n_logits; i += DECODE_ROWS) {
+        int n = b->n_logits - i < DECODE_ROWS ? b->n_logits - i : DECODE_ROWS;
+        decode_frag(c, b->logit_rows + i, norm, n, ws->frag_head, ws->ss_head);
+        decode_head(c, head, ws->frag_head, ws->ss_head, n, ws->logits);
+        cudaError_t e = cudaMemcpyAsync(b->logits + (size_t)i * ws->ld_logits, ws->logits, (size_t)n * ws->ld_logits * sizeof(float),
+                                        cudaMemcpyDeviceToHost, c->stream);
+        if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
+        c->first_launch = true;
+    }
+}
+
+void pass_head(struct cuda_backend *c, const struct vector *norm, const struct matrix *head)
+{
+    struct workspace *ws = &c->ws;
+    if (c->mode == PASS_CAPTURE) {
+        decode_flush(c, norm);
+        decode_head(c, head, ws->frag_x, ws->ss, c->batch->n_rows, ws->logits);
+        return;
+    }
+    if (c->batch->phase == PHASE_DECODE) decode_flush(c, NULL);
+    head_of_rows(c, norm, head);
+}
+
+static void finish_graph(struct cuda_backend *c)
+{
+    struct captured *g = graph_of(c, c->batch);
+    cudaError_t e = cudaSuccess;
+    if (c->mode == PASS_CAPTURE) {
+        cudaGraph_t graph = NULL;
+        e = cudaStreamEndCapture(c->stream, &graph);
+        if (e == cudaSuccess && c->error == cudaSuccess) e = cudaGraphInstantiate(&g->exec, graph, 0);
+        if (graph) cudaGraphDestroy(graph);
+    }
+    if (e == cudaSuccess && c->error == cudaSuccess) e = cudaGraphLaunch(g->exec, c->stream);
+    if (e == cudaSuccess && c->error == cudaSuccess && c->batch->logits)
+        e = cudaMemcpyAsync(c->host_logits, c->ws.logits, (size_t)c->batch->n_logits * c->ws.ld_logits * sizeof(float), cudaMemcpyDeviceToHost, c->stream);
+    if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
+}
+
+lily_status pass_end(struct backend *be, struct lily_err *err)
+{
+    struct cuda_backend *c = cuda_of(be);
+    const struct batch *b = c->batch;
+    if (!fits(b)) {
+        c->batch = NULL;
+        LILY_FAIL(err, LILY_ERR_UNSUPPORTED, "a batch of %d rows and %d sequences: CUDA decodes at most %d rows, %d of one sequence, and reads %d sequences",
+                  b->n_rows, b->n_seqs, MAX_DECODE, DECODE_ROWS, MAX_SEQS);
+    }
+    if (b->phase == PHASE_DECODE) decode_flush(c, NULL);
+    if (c->mode != PASS_EAGER) finish_graph(c);
+    cudaError_t e = cudaStreamSynchronize(c->stream);
+    if (c->error == cudaSuccess) c->error = e;
+    if (c->error == cudaSuccess && c->mode != PASS_EAGER && b->logits)
+        memcpy(b->logits, c->host_logits, (size_t)b->n_logits * c->ws.ld_logits * sizeof(float));
+    c->batch = NULL;
+    if (c->error != cudaSuccess) return cuda_failed(c->error, "a pass", err);
+    for (int i = 0; i < b->n_seqs; i++) b->seqs[i].seq->length += b->seqs[i].n;
+    return LILY_OK;
+}
+
+void pass_read_hidden(struct backend *be, float *out)
+{
+    struct cuda_backend *c = cuda_of(be);
+    if (c->batch->phase == PHASE_DECODE) decode_flush(c, NULL);
+    cudaError_t e = cudaMemcpyAsync(out, c->ws.x, sizeof(float) * (size_t)c->batch->n_rows * (size_t)be->shape.hidden, cudaMemcpyDeviceToHost, c->stream);
+    if (e == cudaSuccess) e = cudaStreamSynchronize(c->stream);
+    if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
+    c->first_launch = true;
+}
+
+void pass_graphs_free(struct cuda_backend *c)
+{
+    for (int i = 0; i <= DECODE_ROWS; i++)
+        for (int j = 0; j <= DECODE_ROWS; j++)
+            if (c->graphs[i][j].exec) cudaGraphExecDestroy(c->graphs[i][j].exec);
+}

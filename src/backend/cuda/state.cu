@@ -1,0 +1,306 @@
+/* Sequences on the card: pages of keys and values, recurrent and convolution state, borders. */
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+#include "backend/cuda/device.cuh"
+
+lily_status state_pool_init(struct state_pool *p, const struct model_shape *shape, bool kv_bf16, size_t budget, struct lily_err *err)
+{
+    memset(p, 0, sizeof *p);
+    p->shape = shape;
+    p->kv_bf16 = kv_bf16;
+    p->head_bytes = (size_t)GRID * HEAD_DIM * (kv_bf16 ? 2 : 4);
+    p->page_bytes = (size_t)shape->n_full * (size_t)shape->n_kv_heads * 2 * p->head_bytes;
+    p->budget = budget;
+    size_t n = p->page_bytes ? budget / p->page_bytes : 0;
+    p->max_pages = n < INT_MAX / 2 ? (int)n : INT_MAX / 2;
+    size_t bytes = (size_t)p->max_pages * p->page_bytes;
+    CUDA_TRY(cudaMalloc((void **)&p->region, bytes ? bytes : 1), "the KV cache");
+    /* Kernels read whole pages and mask what is not there yet: it must be numbers. */
+    CUDA_TRY(cudaMemset(p->region, 0, bytes), "the KV cache");
+    p->refs = (int *)calloc((size_t)p->max_pages + 1, sizeof *p->refs);
+    p->free_list = (int *)calloc((size_t)p->max_pages + 1, sizeof *p->free_list);
+    if (!p->refs || !p->free_list) LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for the list of %d pages", p->max_pages);
+    while (p->n_free < p->max_pages) {
+        p->free_list[p->n_free] = p->max_pages - 1 - p->n_free;
+        p->n_free++;
+    }
+    return LILY_OK;
+}
+
+void state_pool_free(struct state_pool *p)
+{
+    cudaFree(p->region);
+    free(p->refs);
+    free(p->free_list);
+    memset(p, 0, sizeof *p);
+}
+
+static int page_new(struct state_pool *p)
+{
+    if (!p->n_free || p->used + p->page_bytes > p->budget) return -1;
+    int i = p->free_list[--p->n_free];
+    p->refs[i] = 1;
+    p->used += p->page_bytes;
+    return i;
+}
+
+static void pages_unref(struct state_pool *p, const int32_t *pages, int n)
+{
+    for (int k = 0; k < n; k++) {
+        int i = pages[k];
+        if (--p->refs[i]) continue;
+        p->free_list[p->n_free++] = i;
+        p->used -= p->page_bytes;
+    }
+}
+
+static size_t fixed_bytes(const struct state_pool *p)
+{
+    return (shape_recurrent_floats(p->shape) + shape_conv_floats(p->shape)) * sizeof(float);
+}
+
+static lily_status alloc_fixed(struct state_pool *p, float **out, struct lily_err *err)
+{
+    size_t n = fixed_bytes(p);
+    *out = NULL;
+    if (p->used + n > p->budget)
+        LILY_FAIL(err, LILY_ERR_MEMORY, "the memory for states is used up: %zu of %zu bytes, %zu more needed", p->used, p->budget, n);
+    CUDA_TRY(cudaMalloc((void **)out, n ? n : 1), "a sequence's state");
+    p->used += n;
+    return LILY_OK;
+}
+
+static void free_fixed(struct state_pool *p, float *fixed)
+{
+    if (!fixed) return;
+    cudaFree(fixed);
+    p->used -= fixed_bytes(p);
+}
+
+lily_status cuda_seq_new(struct backend *be, struct seq **out, struct lily_err *err)
+{
+    struct cuda_backend *c = cuda_of(be);
+    *out = NULL;
+    CUDA_TRY(cudaSetDevice(c->device), "the card");
+    struct seq *s = (struct seq *)calloc(1, sizeof *s);
+    if (!s) LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for a sequence");
+    s->pool = &c->states;
+    lily_status st = alloc_fixed(s->pool, &s->recurrent, err);
+    if (st != LILY_OK) {
+        free(s);
+        return st;
+    }
+    s->conv = s->recurrent + shape_recurrent_floats(s->pool->shape);
+    cuda_seq_reset(be, s);
+    *out = s;
+    return LILY_OK;
+}
+
+void cuda_seq_free(struct backend *be, struct seq *s)
+{
+    if (!s) return;
+    cudaSetDevice(cuda_of(be)->device);
+    cudaStreamSynchronize(cuda_of(be)->stream);
+    pages_unref(s->pool, s->pages, s->n_pages);
+    free_fixed(s->pool, s->recurrent);
+    cudaFree(s->device_pages);
+    free(s->pages);
+    free(s);
+}
+
+void cuda_seq_reset(struct backend *be, struct seq *s)
+{
+    cudaSetDevice(cuda_of(be)->device);
+    pages_unref(s->pool, s->pages, s->n_pages);
+    s->n_pages = 0;
+    s->length = 0;
+    cudaMemsetAsync(s->recurrent, 0, fixed_bytes(s->pool), cuda_of(be)->stream);
+}
+
+int cuda_seq_length(const struct seq *s)
+{
+    return s->length;
+}
+
+static lily_status grow(struct cuda_backend *c, struct seq *s, int n, struct lily_err *err)
+{
+    if (n <= s->cap_pages) return LILY_OK;
+    int cap = n + n / 2 + 8;
+    int32_t *pages = (int32_t *)realloc(s->pages, sizeof *pages * (size_t)cap), *device;
+    if (!pages) LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for a list of %d pages", cap);
+    s->pages = pages;
+    CUDA_TRY(cudaStreamSynchronize(c->stream), "the card");
+    CUDA_TRY(cudaMalloc((void **)&device, sizeof *device * (size_t)cap), "a list of pages");
+    cudaFree(s->device_pages);
+    s->device_pages = device;
+    s->cap_pages = cap;
+    return LILY_OK;
+}
+
+static lily_status send_pages(struct cuda_backend *c, struct seq *s, struct lily_err *err)
+{
+    if (!s->n_pages) return LILY_OK;
+    CUDA_TRY(cudaMemcpyAsync(s->device_pages, s->pages, sizeof *s->pages * (size_t)s->n_pages, cudaMemcpyHostToDevice, c->stream), "a list of pages");
+    return LILY_OK;
+}
+
+lily_status cuda_seq_reserve(struct backend *be, struct seq *s, int n, struct lily_err *err)
+{
+    struct cuda_backend *c = cuda_of(be);
+    int need = (s->length + n + GRID - 1) / GRID;
+    if (need <= s->n_pages) return LILY_OK;
+    CUDA_TRY(cudaSetDevice(c->device), "the card");
+    LILY_TRY(grow(c, s, need, err));
+    while (s->n_pages < need) {
+        int page = page_new(s->pool);
+        if (page < 0)
+            LILY_FAIL(err, LILY_ERR_MEMORY, "no KV page left for token %d: %zu of %zu bytes for states are in use", s->length + n,
+                      s->pool->used, s->pool->budget);
+        s->pages[s->n_pages++] = page;
+    }
+    return send_pages(c, s, err);
+}
+
+lily_status cuda_border_save(struct backend *be, const struct seq *s, struct border **out, struct lily_err *err)
+{
+    struct cuda_backend *c = cuda_of(be);
+    *out = NULL;
+    if (s->length % GRID) LILY_FAIL(err, LILY_ERR_USAGE, "a border at token %d: expected a multiple of %d", s->length, GRID);
+    CUDA_TRY(cudaSetDevice(c->device), "the card");
+    struct border *b = (struct border *)calloc(1, sizeof *b);
+    int n = s->length / GRID;
+    int32_t *pages = (int32_t *)calloc((size_t)n + 1, sizeof *pages);
+    float *fixed = NULL;
+    lily_status st = b && pages ? alloc_fixed(s->pool, &fixed, err) : err_set(err, LILY_ERR_MEMORY, "no memory for a border");
+    if (st == LILY_OK) {
+        cudaError_t e = cudaMemcpyAsync(fixed, s->recurrent, fixed_bytes(s->pool), cudaMemcpyDeviceToDevice, c->stream);
+        if (e != cudaSuccess) st = cuda_failed(e, "a border", err);
+    }
+    if (st != LILY_OK) {
+        free_fixed(s->pool, fixed);
+        free(pages);
+        free(b);
+        return st;
+    }
+    for (int i = 0; i < n; i++) s->pool->refs[pages[i] = s->pages[i]]++;
+    *b = (struct border){s->pool, pages, n, s->length, fixed};
+    *out = b;
+    return LILY_OK;
+}
+
+void cuda_border_restore(struct backend *be, struct seq *s, const struct border *b)
+{
+    struct cuda_backend *c = cuda_of(be);
+    struct lily_err err;
+    cudaSetDevice(c->device);
+    for (int i = 0; i < b->n_pages; i++) s->pool->refs[b->pages[i]]++;
+    pages_unref(s->pool, s->pages, s->n_pages);
+    s->n_pages = 0;
+    s->length = b->length;
+    /* A failure here shows at the end of the next pass. */
+    if (grow(c, s, b->n_pages, &err) != LILY_OK) return;
+    if (b->n_pages) memcpy(s->pages, b->pages, sizeof *s->pages * (size_t)b->n_pages);
+    s->n_pages = b->n_pages;
+    send_pages(c, s, &err);
+    cudaMemcpyAsync(s->recurrent, b->recurrent, fixed_bytes(s->pool), cudaMemcpyDeviceToDevice, c->stream);
+}
+
+void cuda_border_free(struct backend *be, struct border *b)
+{
+    if (!b) return;
+    cudaSetDevice(cuda_of(be)->device);
+    cudaStreamSynchronize(cuda_of(be)->stream);
+    pages_unref(b->pool, b->pages, b->n_pages);
+    free_fixed(b->pool, b->recurrent);
+    free(b->pages);
+    free(b);
+}
+
+size_t cuda_border_bytes(const struct backend *be)
+{
+    return fixed_bytes(&((const struct cuda_backend *)be)->states);
+}
+
+size_t cuda_page_bytes(const struct backend *be)
+{
+    return ((const struct cuda_backend *)be)->states.page_bytes;
+}
+
+void cuda_seq_share(struct backend *be, struct seq *s, const struct border *b, int n)
+{
+    struct cuda_backend *c = cuda_of(be);
+    struct lily_err err;
+    cudaSetDevice(c->device);
+    for (int i = 0; i < n && i < b->n_pages; i++) {
+        if (s->pages[i] == b->pages[i]) continue;
+        s->pool->refs[b->pages[i]]++;
+        pages_unref(s->pool, &s->pages[i], 1);
+        s->pages[i] = b->pages[i];
+    }
+    send_pages(c, s, &err);
+}
+
+lily_status cuda_border_export(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err)
+{
+    struct cuda_backend *c = cuda_of(be);
+    const struct state_pool *p = b->pool;
+    const void *from = part == BORDER_FIXED ? (const void *)b->recurrent : p->region + (size_t)b->pages[part] * p->page_bytes;
+    CUDA_TRY(cudaSetDevice(c->device), "the card");
+    CUDA_TRY(cudaMemcpyAsync(out, from, part == BORDER_FIXED ? fixed_bytes(p) : p->page_bytes, cudaMemcpyDeviceToHost, c->stream), "copying a saved state");
+    CUDA_TRY(cudaStreamSynchronize(c->stream), "copying a saved state");
+    return LILY_OK;
+}
+
+/* One part from the source to the card, through host memory of its size. */
+static lily_status import_part(struct cuda_backend *c, const struct border_source *src, int part, void *to, size_t n, void *host, struct lily_err *err)
+{
+    LILY_TRY(src->read(src->ctx, part, host, n, err));
+    CUDA_TRY(cudaMemcpyAsync(to, host, n, cudaMemcpyHostToDevice, c->stream), "copying a saved state");
+    CUDA_TRY(cudaStreamSynchronize(c->stream), "copying a saved state");
+    return LILY_OK;
+}
+
+static lily_status import_parts(struct cuda_backend *c, struct border *b, int first, const struct border_source *src, void *host, struct lily_err *err)
+{
+    struct state_pool *p = b->pool;
+    for (int n = b->length / GRID; b->n_pages < n;) {
+        int page = page_new(p);
+        if (page < 0) LILY_FAIL(err, LILY_ERR_MEMORY, "no KV page left for a saved state: %zu of %zu bytes are in use", p->used, p->budget);
+        b->pages[b->n_pages++] = page;
+    }
+    for (int i = first; i < b->n_pages; i++)
+        LILY_TRY(import_part(c, src, i, p->region + (size_t)b->pages[i] * p->page_bytes, p->page_bytes, host, err));
+    return import_part(c, src, BORDER_FIXED, b->recurrent, fixed_bytes(p), host, err);
+}
+
+lily_status cuda_border_import(struct backend *be, int length, const struct border *base, int n_shared, const struct border_source *src,
+                               struct border **out, struct lily_err *err)
+{
+    struct cuda_backend *c = cuda_of(be);
+    struct state_pool *p = &c->states;
+    *out = NULL;
+    if (length % GRID || length < 0 || n_shared * GRID > length)
+        LILY_FAIL(err, LILY_ERR_USAGE, "a saved state of %d tokens: expected a multiple of %d", length, GRID);
+    CUDA_TRY(cudaSetDevice(c->device), "the card");
+    size_t most = p->page_bytes > fixed_bytes(p) ? p->page_bytes : fixed_bytes(p);
+    struct border *b = (struct border *)calloc(1, sizeof *b);
+    int32_t *pages = (int32_t *)calloc((size_t)length / GRID + 1, sizeof *pages);
+    void *host = malloc(most);
+    float *fixed = NULL;
+    lily_status st = b && pages && host ? alloc_fixed(p, &fixed, err) : err_set(err, LILY_ERR_MEMORY, "no memory for a saved state");
+    if (st != LILY_OK) {
+        free(pages);
+        free(b);
+        free(host);
+        return st;
+    }
+    *b = (struct border){p, pages, 0, length, fixed};
+    for (int i = 0; i < n_shared; i++) p->refs[pages[b->n_pages++] = base->pages[i]]++;
+    st = import_parts(c, b, n_shared, src, host, err);
+    free(host);
+    if (st == LILY_OK) *out = b;
+    else cuda_border_free(be, b);
+    return st;
+}
