@@ -91,14 +91,16 @@ check-clients: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/run.sh
 bench-serve: $(BUILD)/lily $(BUILD)/tests/bench/serve_load; @BUILD=$(BUILD) LILY=$(BUILD)/lily tests/bench/serve.py
 #: make check-agents    Codex, Claude Code, opencode, Qwen Code against the server; fetches more than 1 GB, in no other target
 check-agents: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/agents/run.sh
+#: make check-web      the page in Chromium, with screenshots in build/screens (T=part of a file's name; also: STREAM_SECONDS)
+check-web: $(BUILD)/lily; @LILY=$(BUILD)/lily MARKED=$(MARKED) tests/web/run.sh $(T)
 #: make soak           long runs
 soak: $(BUILD)/lily $(BUILD)/tests/bench/serve_load $(filter $(BUILD)/%,$(SOAK))
 	$(call RUN,soak) $(SOAK)
 #: make check-all      everything that this machine can run: check, check-san, tsan, qemu, fuzz, soak, a fresh chroot
 check-all:
-	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" tests/chroot.sh
+	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" "$(MAKE) check-web" tests/chroot.sh
 #: make counts         the counts of the last run of each suite, in the form of tests/min_counts
 counts:; @cat build/*/counts-* 2>/dev/null
-.PHONY: check check-clients check-agents bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz
+.PHONY: check check-web check-clients check-agents bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz
 ALL_SRC = $(LIB_SRC) $(CMD_SRC) $(TEST_C) $(KERNEL_SRC) $(FUZZ_SRC) $(wildcard tests/fuzz/replay.c)
 -include $(patsubst %.c,$(BUILD)/%.d,$(ALL_SRC))

@@ -51,7 +51,7 @@ talk("stop keeps what was said", async (page) => {
   ok((await a.innerText()).includes("tick") && (await a.locator(".note").innerText()).includes("Stopped"), "it says so");
   equal(await a.locator(".retry").count(), 0);
   await until(async () => (await (await fetch(server.url + "/state")).json()).active === 0, "the engine is free");
-  await say(page, "And now?");
+  await say(page, script("And now?", plain("Well.")));
   await answer(page);
   equal((await texts(page, "assistant")).length, 2);
 });

@@ -1,5 +1,5 @@
 // What answers become: Markdown, and hostile text. At every cut it ends as the same.
-import { answer, equal, ok, openPage, run, say, serve, settled, test } from "./page.mjs";
+import { answer, equal, ok, openPage, run, say, serve, test, until } from "./page.mjs";
 
 const server = await serve({ prompt_scripts: true, replies: [{ tokens: ["</think>", "x"] }] });
 const page = await openPage(server);
@@ -108,8 +108,7 @@ test("hostile: titles and errors are text", async () => {
 
 test("a text that the parser chokes on is shown all the same", async () => {
   const e = await render("[".repeat(6000) + "\n\n" + "*a **".repeat(2000) + "\n\nThe end.", 400);
-  await settled(page);
-  ok((await e.innerText()).includes("The end."), "the end");
+  await until(async () => (await e.innerText()).includes("The end."), "the end", 30000);
 });
 
 await run(() => server.stop());

@@ -55,12 +55,11 @@ export class Code {
     this.element = figure(lang.slice(0, 30), () => this.text + this.rest.textContent, this.code);
   }
 
-  /** @param {string} text whole lines */
+  /** @param {string} text whole lines, but for the very last one */
   lines(text) {
     this.rest.textContent = "";
     this.text += text;
-    const lines = text.split("\n");
-    lines.pop();
+    const lines = text.match(/[^\n]*\n|[^\n]+$/g) || [];
     while (lines.length) {
       if (!this.part || this.count >= LINES) {
         this.part = el("span", { class: "part" });
@@ -68,7 +67,7 @@ export class Code {
         this.rest.before(this.part);
       }
       const some = lines.splice(0, LINES - this.count);
-      this.part.append(some.join("\n") + "\n");
+      this.part.append(some.join(""));
       this.count += some.length;
     }
   }

@@ -9,7 +9,7 @@
  * @property {number} [tokens]     of the answer, thinking included
  * @property {number} [prompt]     tokens of the prompt
  * @property {number} [reused]     of them, taken from the cache
- * @property {string} [why]        why not more
+ * @property {any} [why]           why not more: {why: "new"|"differs"|"dropped"|"off", message, was, is}, or a text
  * @property {string} [model]
  */
 
@@ -93,7 +93,6 @@ export class Writing {
       n.reused = v.cache.reused;
       n.prompt = v.cache.reused + v.cache.computed;
       n.why = v.cache.reason;
-      if (v.cache.miss) n.miss = v.cache.miss;
     }
     if (v.finish_detail) n.detail = v.finish_detail;
     if (v.seed !== undefined) n.seed = String(v.seed);

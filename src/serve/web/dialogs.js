@@ -49,7 +49,7 @@ export async function confirm(title, text, label, only = false) {
 export async function askKey(wrong) {
   const input = el("input", { type: "password", "aria-label": t("keyLabel"), autocomplete: "off", required: true });
   const content = [wrong && el("p", { class: "bad", role: "alert", text: t("keyWrong") }), input, el("p", { class: "small", text: t("keyHint") })].filter(Boolean);
-  const answer = await dialog(t("keyTitle"), content, [{ label: t("cancel"), value: "" }, { label: t("save"), value: "ok", main: true }], () => true, "key");
+  const answer = await dialog(t("keyTitle"), content, [{ label: t("cancel"), value: "" }, { label: t("save"), value: "ok", main: true }], () => true, "ask-key");
   return answer === "ok" && input.value.trim() ? input.value.trim() : null;
 }
 

@@ -21,14 +21,14 @@ const panel = (title, ...content) => el("section", { class: "panel" }, el("h2", 
 
 /** A table that keeps its rows. @param {string[]} heads @param {string} none what to say without rows */
 function table(title, heads, none) {
-  const body = el("tbody"), empty = el("p", { class: "small", text: none });
+  const body = el("tbody"), empty = el("p", { class: "small", text: none }), line = el("p", { class: "small" });
   const whole = el("div", { class: "table", tabindex: "0", role: "region", "aria-label": title }, el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", { scope: "col", text: h })))), body));
   const set = (rows) => {
     whole.hidden = !rows.length;
     empty.hidden = rows.length > 0;
     body.replaceChildren(...rows.map((r) => el("tr", {}, ...r.map((text) => el("td", { text })))));
   };
-  return { element: panel(title, whole, empty), set };
+  return { element: panel(title, line, whole, empty), line, set };
 }
 
 export class Machine {
@@ -46,7 +46,7 @@ export class Machine {
     this.gauge = new Gauge();
     this.plot = new Plot();
     this.jobs = table(t("mJobs"), [t("cRequest"), t("cState"), t("cPrompt"), t("cAge")], t("mNoJobs"));
-    this.borders = table(t("mBorders"), [t("cTokens"), t("cSize"), t("cHits"), t("cAge")], t("mNoBorders"));
+    this.borders = table(t("mBorders"), [t("cTokens"), t("cSize"), t("cWhere"), t("cHits"), t("cAge")], t("mNoBorders"));
     this.model = el("p", { class: "model" });
     const tiles = el("dl", { class: "tiles" }, ...Object.values(this.tiles).map((x) => x.element));
     this.root.replaceChildren(el("div", { class: "sheet" }, this.model, tiles, panel(t("mSpeed"), ...this.plot.elements), panel(t("mMemory"), ...this.gauge.elements), this.jobs.element, this.borders.element));
@@ -86,15 +86,13 @@ export class Machine {
     this.plot.show(s.history);
     this.jobs.set(s.requests.map((r) => [r.path, t("s_" + r.state) + (r.state === "queued" ? " · " + r.position : ""), r.prompt_tokens === undefined ? "" : number(r.read) + " / " + number(r.prompt_tokens), duration(r.age_ms)]));
     this.borders.set(borderRows(s));
+    const c = s.cache;
+    this.borders.line.textContent = c ? t("mCacheSub", { a: bytes(c.bytes), b: bytes(c.budget), hits: c.hits, misses: c.misses }) : "";
   }
 }
 
-/** Saved states, the longest first. */
+/** Saved states, the longest first. @returns {string[][]} */
 function borderRows(s) {
-  const all = Array.isArray(s.borders) ? s.borders : s.cache?.borders || s.borders?.list || [];
-  return all
-    .slice()
-    .sort((a, b) => b.tokens - a.tokens)
-    .slice(0, 50)
-    .map((b) => [number(b.tokens), bytes(b.bytes), number(b.hits ?? 0), b.age_s === undefined ? "" : duration(Math.round(b.age_s) * 1000)]);
+  const all = (s.cache?.list || []).slice().sort((a, b) => b.tokens - a.tokens);
+  return all.map((b) => [number(b.tokens), bytes(b.bytes), t(b.on_disk ? "cDisk" : "cMemory"), number(b.hits), duration(Math.round(b.age_s) * 1000)]);
 }

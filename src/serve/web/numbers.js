@@ -39,17 +39,17 @@ export function numbersLine(box, m, writing) {
 
 /** Why not all of the prompt came from the cache. */
 function whyNot(n) {
-  const why = el("details", { class: "why" }, el("summary", { text: t("nWhy") }));
-  const miss = n.miss || (n.why && typeof n.why === "object" ? n.why : null);
-  if (typeof n.why === "string" && n.why) why.append(el("p", { text: n.why }));
-  if (miss) why.append(difference(miss));
-  if (!n.why && !miss) why.append(el("p", { text: t("nGrid") }));
+  const why = el("details", { class: "why" }, el("summary", { text: t("nWhy") })), r = n.why;
+  if (typeof r === "string" && r) why.append(el("p", { text: r }));
+  else if (r?.why === "differs") why.append(...difference(r));
+  else why.append(el("p", { text: t(reasons[r?.why] || "nGrid") }));
   return why;
 }
+const reasons = { new: "nNew", dropped: "nDropped", off: "nOff" };
 
-/** The first difference: the message's index, the text that was read, the text now. */
-function difference(miss) {
-  const was = miss.cached ?? miss.was ?? "", is = miss.prompt ?? miss.now ?? "";
+/** The first difference: in which message, the text that was read before, the text now. */
+function difference(r) {
   const line = (label, text) => [el("dt", { text: label }), el("dd", {}, el("code", { text: String(text) }))];
-  return el("div", {}, el("p", { text: t("nDiffers", { i: Number(miss.message ?? 0) + 1 }) }), el("dl", {}, ...line(t("nWas"), was), ...line(t("nIs"), is)));
+  const where = Number.isFinite(r.message) ? t("nDiffers", { i: r.message + 1 }) : t("nDiffersHead");
+  return [el("p", { text: where }), el("dl", {}, ...(r.was === undefined ? [] : line(t("nWas"), r.was)), ...line(t("nIs"), r.is ?? ""))];
 }

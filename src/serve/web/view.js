@@ -7,6 +7,8 @@ import { duration, t } from "./texts.js";
 
 /** @typedef {import("./tree.js").Message} Message */
 
+const LONG = 1200; // letters
+
 /**
  * What a view asks of the chat.
  * @typedef {Object} Deeds
@@ -31,6 +33,8 @@ export class MessageView {
 
   #makeUser() {
     this.body.textContent = this.message.text;
+    // A long one scrolls in itself, by keyboard, too.
+    if (this.message.text.length > LONG) for (const [k, v] of Object.entries({ class: "bubble long", tabindex: "0", role: "region", "aria-label": t("you") })) this.body.setAttribute(k, v);
     this.element.append(this.body, this.actions);
   }
 
@@ -80,7 +84,7 @@ export class MessageView {
     this.thought.hidden = !m.thought;
     if (!m.thought) return;
     const thinks = writing && !m.text && !m.calls.length;
-    const label = t(thinks ? "isThinking" : "thought", { s: duration(m.thought_ms || 0) });
+    const label = t(thinks ? "isThinking" : "thought", { s: m.thought_ms < 100 ? "< " + duration(100) : duration(m.thought_ms || 0) });
     if (this.thoughtTime.textContent !== label) this.thoughtTime.textContent = label;
     this.thought.classList.toggle("now", thinks);
     if (this.thoughtFlow) this.thoughtFlow.set(m.thought, !thinks);
