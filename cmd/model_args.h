@@ -24,6 +24,8 @@ extern const struct opt_group opts_model; /* all of them */
 
 /* The folder: -m, $LILY_MODEL, the newest pulled model, the demo model. Says which on stderr when -m was not given. */
 lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_err *err);
+/* The demo model that belongs to this program; false when it is not there. */
+bool model_find_demo(struct buf *dir);
 
 /* Finds the folder and reads its texts. */
 lily_status model_texts(const struct model_args *a, struct bundle *out, struct lily_err *err);

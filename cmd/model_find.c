@@ -71,7 +71,7 @@ static void search_hub(const char *hub, struct newest *n)
 }
 
 /* The demo model beside the source tree or under the prefix that the program was installed to. */
-static bool find_demo(struct buf *dir)
+bool model_find_demo(struct buf *dir)
 {
     static const char *const places[] = {"models/demo", "../../models/demo", "../share/lily/demo"};
     char exe[4096];
@@ -118,7 +118,7 @@ lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_
         log_note("model: %s (the newest pulled one)", buf_str(dir));
         return LILY_OK;
     }
-    if (find_demo(dir)) {
+    if (model_find_demo(dir)) {
         log_note("model: the demo model, %s", buf_str(dir));
         return LILY_OK;
     }

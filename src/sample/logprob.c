@@ -30,3 +30,14 @@ void logits_logprobs(const float *logits, int n_tokens, int32_t id, float *logpr
         top[i].logprob = have ? (float)(c[i].logit - lse) : -INFINITY;
     }
 }
+
+void logits_logprobs_of(const float *logits, int n_tokens, const int32_t *ids, int k, float *logprobs)
+{
+    struct candidate high;
+    bool found = select_top(logits, n_tokens, 1, &high) > 0;
+    double lse = found ? log_sum_exp(logits, n_tokens, high.logit) : 0;
+    for (int i = 0; i < k; i++) {
+        bool known = found && ids[i] >= 0 && ids[i] < n_tokens && logits[ids[i]] > -INFINITY;
+        logprobs[i] = known ? (float)(fmin(logits[ids[i]], high.logit) - lse) : -INFINITY;
+    }
+}

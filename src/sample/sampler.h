@@ -67,5 +67,7 @@ struct token_logprob {
  */
 enum { MAX_TOP_LOGPROBS = 20 };
 void logits_logprobs(const float *logits, int n_tokens, int32_t id, float *logprob, struct token_logprob *top, int n);
+/* The same numbers, bit for bit, of k given tokens. */
+void logits_logprobs_of(const float *logits, int n_tokens, const int32_t *ids, int k, float *logprobs);
 
 #endif

@@ -3,19 +3,19 @@ _lily() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench quantize synth help --version --help' -- "$word"))
+        COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench quantize eval synth help --version --help' -- "$word"))
         return
     fi
     case $before in
     --device) COMPREPLY=($(compgen -W 'auto cpu cuda' -- "$word")); return ;;
     --kv) COMPREPLY=($(compgen -W 'bf16 f32' -- "$word")); return ;;
-    --api-key-file | --csv | --fake-engine | --load | --markdown | --messages | --peers | --svg | --tokenizer) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --model | --out | -m | -o) COMPREPLY=($(compgen -d -- "$word")); return ;;
+    --api-key-file | --csv | --fake-engine | --load | --markdown | --messages | --out | --peers | --svg | --tokenizer | -o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --model | -m) COMPREPLY=($(compgen -d -- "$word")); return ;;
     --rounding) COMPREPLY=($(compgen -W 'gpu cpu' -- "$word")); return ;;
     --phase) COMPREPLY=($(compgen -W 'prefill decode both' -- "$word")); return ;;
     --cpu-tier) COMPREPLY=($(compgen -W 'scalar avx2 avx512 neon' -- "$word")); return ;;
     --log-format) COMPREPLY=($(compgen -W 'text json' -- "$word")); return ;;
-    --api-key | --cache-ram | --cors | --ctx | --drain | --fill | --frequency-penalty | --host | --lengths | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --rounds | --seed | --steps | --stop | --synthetic | --system | --temp | --threads | --top-k | --top-p | -n | -p | -s | -t) return ;;
+    --api-key | --cache-ram | --cors | --ctx | --drain | --fill | --frequency-penalty | --host | --lengths | --limit | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --rounds | --seed | --steps | --stop | --stride | --synthetic | --system | --temp | --threads | --top | --top-k | --top-p | --window | -n | -p | -s | -t) return ;;
     esac
     case $command in
     run) options='--system --messages --think --no-think --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --memory-limit --json --verbose --help' ;;
@@ -26,13 +26,14 @@ _lily() {
     template) options='--model --no-think --json --help' ;;
     bench) options='--synthetic --lengths --phase --rounds --steps --quick --fill --seed --peers --csv --markdown --svg --model --ctx --threads --device --cpu-tier --kv --memory-limit --json --help' ;;
     quantize) options='--rounding --threads --check --json --help' ;;
+    eval) options='--model --ctx --threads --device --cpu-tier --kv --memory-limit --window --stride --max-tokens --out --top --limit --quick --json --help' ;;
     synth) options='--preset --out --tokenizer --seed --threads --json --help' ;;
     help) options='--json --help' ;;
     esac
     case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *)
-        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench quantize synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
+        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench quantize eval synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
         ;;
     esac
 }

@@ -26,7 +26,8 @@ run corpora check
 run templates $data/templates
 if [ -f models/demo/model.safetensors ]; then
     run demo_golden models/demo $data/demo/golden.safetensors
+    run eval_reference models/demo $data/demo/golden.safetensors models/demo/reference.safetensors
 else
     echo "== models/demo/model.safetensors is not here: demo goldens left as they are"
 fi
-git status --short $data
+git status --short $data models
