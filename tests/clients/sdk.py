@@ -2,6 +2,7 @@
 """The official Python SDKs of OpenAI and Anthropic against lily serve: scripts on the fake engine, then the demo model."""
 import json
 import os
+import random
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "api"))
@@ -105,6 +106,71 @@ def test_anthropic():
         raise AssertionError("no error")
     except anthropic.BadRequestError as e:
         assert "temperature" in str(e)
+
+
+def test_anthropic_abort_and_models():
+    c = anthropic_client()
+    asked = dict(model="m", max_tokens=9000, messages=user(script(["</think>", {"text": "x", "delay_ms": 20, "repeat": 5000}])))
+    with c.messages.stream(**asked) as stream:
+        for i, _ in enumerate(stream.text_stream):
+            if i == 3:
+                break
+    srv.wait_for(lambda: srv.state()["requests"] == [])
+    assert c.models.list().data[0].id == "demo" and c.models.retrieve("demo").display_name == "demo"
+    try:
+        list(c.messages.create(model="m", max_tokens=5, messages=user(script(["a", {"error": "boom"}])), stream=True))
+        raise AssertionError("no error")
+    except anthropic.APIError as e:
+        assert "boom" in str(e)
+    try:
+        c.get("/v1/nothing", cast_to=object)
+        raise AssertionError("no error")
+    except anthropic.NotFoundError:
+        pass
+
+
+def test_openai_responses_round_trip():
+    c = openai_client()
+    tools = [{"type": "function", "name": "get_weather", "parameters": WEATHER, "strict": False}]
+    items = [{"role": "user", "content": script(["why", "</think>", "\n\n", call_text("get_weather", city="Rome")])}]
+    first = c.responses.create(model="m", input=items, tools=tools)
+    call = [i for i in first.output if i.type == "function_call"][0]
+    items += [i.model_dump() for i in first.output] + [{"type": "function_call_output", "call_id": call.call_id, "output": script(["</think>", "sunny"])}]
+    assert json.loads(call.arguments) == {"city": "Rome"} and c.responses.create(model="m", input=items, tools=tools).output_text == "sunny"
+
+
+def random_tool(rng):
+    """A name, a parameter, a value that the demo model has not seen together, and the question for them."""
+    name = rng.choice(["get", "find", "set"]) + "_" + "".join(rng.choice("abcdeklmnor") for _ in range(5))
+    key, value = rng.choice(["city", "item", "name"]), rng.choice(["Paris", "Oslo", "Lima"])
+    schema = {"type": "object", "properties": {key: {"type": "string"}}, "required": [key]}
+    return name, {key: value}, schema, "Call %s with %s %s." % (name, key, value)
+
+
+def test_demo_tools_round_trip():
+    """Both SDKs, tool and argument names drawn at random; the model need not be right each time, but every reply must be clean."""
+    seed = random.randrange(10 ** 9)
+    rng, good = random.Random(seed), 0
+    for _ in range(6):
+        name, values, schema, question = random_tool(rng)
+        c, tools, messages = openai_client(demo), [{"type": "function", "function": {"name": name, "description": "Does it.", "parameters": schema}}], user(question)
+        ask = dict(model="m", tools=tools, temperature=0, max_tokens=100, extra_body={"enable_thinking": False})
+        message = c.chat.completions.create(messages=messages, **ask).choices[0].message
+        for call in message.tool_calls or []:
+            good += call.function.name == name and json.loads(call.function.arguments) == values
+            last = c.chat.completions.create(messages=messages + [message, {"role": "tool", "tool_call_id": call.id, "content": '{"status": "done"}'}], **ask)
+            no_tags(last.choices[0].message.model_dump())
+        c = anthropic_client(demo)
+        ask = dict(model="m", tools=[{"name": name, "description": "Does it.", "input_schema": schema}], max_tokens=100, thinking={"type": "disabled"}, extra_body={"temperature": 0})
+        reply = c.messages.create(messages=messages, **ask)
+        for block in reply.content:
+            if block.type == "tool_use":
+                good += block.name == name and block.input == values
+                result = [{"type": "tool_result", "tool_use_id": block.id, "content": '{"status": "done"}'}]
+                last = c.messages.create(messages=messages + [{"role": "assistant", "content": reply.content}, {"role": "user", "content": result}], **ask)
+                assert all(b.type != "text" or not TAGS.search(b.text) for b in last.content)
+    print("demo tools: %d of 12 calls were right, seed %d" % (good, seed))
+    assert good >= 4, (good, seed)
 
 
 def test_demo_model():
