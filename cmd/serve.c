@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -168,6 +169,11 @@ static lily_status make_runner(const struct serve_args *a, struct bundle *b, str
     return LILY_OK;
 }
 
+static void leave(void)
+{
+    _exit(130);
+}
+
 static lily_status serve(const struct serve_args *a, struct bundle *b, struct lily_err *err)
 {
     struct runner *runner;
@@ -185,7 +191,8 @@ static lily_status serve(const struct serve_args *a, struct bundle *b, struct li
                                .plain = a->plain,
                                .reasoning_alias = a->alias,
                                .log_json = a->log_json,
-                               .log_text = a->log_text};
+                               .log_text = a->log_text,
+                               .leave = leave};
     model_name(b->dir, o.model_id, sizeof o.model_id);
     LILY_TRY(make_runner(a, b, &runner, err));
     return server_run(&o, b, runner, err);

@@ -60,7 +60,7 @@ static lily_status load_checkpoint(struct model *m, const struct model_options *
     checkpoint_key(m->ck, false, m->key);
     LILY_TRY(plan_make(&m->config, &o.plan, &m->plan, err));
     LILY_TRY(device_backend(&device, &o, &m->config.shape, m->plan.kv + m->plan.borders, &m->backend, err));
-    LILY_TRY(weights_load(m->backend, m->ck, o.loaded, &m->weights, err));
+    LILY_TRY(weights_load(m->backend, m->ck, o.watch, &m->weights, err));
     checkpoint_close(m->ck);
     m->ck = NULL;
     return LILY_OK;

@@ -26,7 +26,13 @@ struct model_options {
     enum cpu_tier tier; /* highest tier to use; cpu_best_tier() by default */
     int max_rows;       /* rows of a prefill piece, multiple of 64; 0: what suits the device */
     struct plan_want plan;
-    _Atomic int *loaded; /* borrowed; thousandths of the weights that are loaded, for another thread to read; NULL: not wanted */
+    struct load_watch *watch; /* borrowed; NULL: nobody looks */
+};
+
+/* How another thread follows a model_open, and ends it. */
+struct load_watch {
+    _Atomic int thousandths; /* of the weights, that are loaded */
+    atomic_bool stop;        /* LILY_ERR_CANCELLED soon after it is set */
 };
 
 /* Reads "auto", "cpu", "cuda" or "cuda:N"; false: it is none of these. */

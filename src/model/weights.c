@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "model/model.h"
 
 struct loader {
     struct backend *be;          /* borrowed */
@@ -16,7 +17,7 @@ struct loader {
     char prefix[64]; /* "model.layers.3." or "model." */
     struct progress progress;
     size_t total;
-    _Atomic int *loaded; /* borrowed; or NULL */
+    struct load_watch *watch; /* borrowed; or NULL */
     size_t done;
 };
 
@@ -38,12 +39,13 @@ static lily_status load_one_matrix(struct loader *l, const struct matrix_want *w
     snprintf(path, sizeof path, "%s%s", l->prefix, w->name);
     struct module_want want = {path, w->experts, w->rows, w->cols};
     struct module_view m;
+    if (l->watch && atomic_load(&l->watch->stop)) LILY_FAIL(err, LILY_ERR_CANCELLED, "loading was stopped before %s", path);
     LILY_TRY(checkpoint_module(l->ck, &want, &m, err));
     LILY_TRY(l->be->ops->load_matrix(l->be, &m, w->out, err));
     checkpoint_drop(l->ck, &m);
     l->done += m.weight.bytes + m.scales.bytes + m.biases.bytes;
     progress_at(&l->progress, (double)l->done);
-    if (l->loaded && l->total) atomic_store(l->loaded, (int)(1000 * (double)l->done / (double)l->total));
+    if (l->watch && l->total) atomic_store(&l->watch->thousandths, (int)(1000 * (double)l->done / (double)l->total));
     return LILY_OK;
 }
 
@@ -134,13 +136,13 @@ static lily_status load_everything(struct loader *l, struct model_weights *w, st
     return load_one_matrix(l, &head, err);
 }
 
-lily_status weights_load(struct backend *be, const struct checkpoint *ck, _Atomic int *loaded, struct model_weights *out,
+lily_status weights_load(struct backend *be, const struct checkpoint *ck, struct load_watch *watch, struct model_weights *out,
                          struct lily_err *err)
 {
     memset(out, 0, sizeof *out);
     out->n_layers = be->shape.n_layers;
     out->layers = mem_new(sizeof *out->layers * (size_t)out->n_layers);
-    struct loader l = {.be = be, .ck = ck, .s = &be->shape, .total = checkpoint_text_bytes(ck), .loaded = loaded};
+    struct loader l = {.be = be, .ck = ck, .s = &be->shape, .total = checkpoint_text_bytes(ck), .watch = watch};
     progress_begin(&l.progress, "loading", (double)l.total, "B");
     lily_status st = load_everything(&l, out, err);
     progress_end(&l.progress);

@@ -15,6 +15,8 @@ struct layer_weights {
     struct moe_weights moe;
 };
 
+struct load_watch;
+
 struct model_weights {
     struct matrix *embed; /* vocab x hidden */
     struct matrix *head;  /* vocab x hidden */
@@ -24,8 +26,8 @@ struct model_weights {
 };
 
 /* Packs every tensor, with a progress bar, and lets go of the file's pages behind it. */
-/* loaded: told the thousandths that are done; may be NULL. */
-lily_status weights_load(struct backend *be, const struct checkpoint *ck, _Atomic int *loaded, struct model_weights *out,
+/* watch: may be NULL. */
+lily_status weights_load(struct backend *be, const struct checkpoint *ck, struct load_watch *watch, struct model_weights *out,
                          struct lily_err *err);
 void weights_free(struct backend *be, struct model_weights *w);
 

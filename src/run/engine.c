@@ -237,12 +237,13 @@ int engine_ctx(const struct engine *e)
 
 int engine_loaded(const struct engine *e)
 {
-    return atomic_load(&e->runner->loaded);
+    return atomic_load(&e->runner->loading.thousandths);
 }
 
 void engine_stop(struct engine *e)
 {
     if (e->joined) return;
+    atomic_store(&e->runner->loading.stop, true);
     pthread_mutex_lock(&e->lock);
     e->stop = true;
     pthread_cond_signal(&e->work);

@@ -47,8 +47,9 @@ static lily_status load(struct runner *r, struct lily_err *err)
 {
     struct fake *f = of(r);
     for (int i = 0; i < LOAD_PARTS; i++) {
+        if (atomic_load(&r->loading.stop)) LILY_FAIL(err, LILY_ERR_CANCELLED, "loading was stopped");
         sleep_ms(f->script.load_ms / LOAD_PARTS);
-        atomic_store(&r->loaded, (i + 1) * 1000 / LOAD_PARTS);
+        atomic_store(&r->loading.thousandths, (i + 1) * 1000 / LOAD_PARTS);
     }
     if (f->script.load_error) LILY_FAIL(err, LILY_ERR_DEVICE, "%s", f->script.load_error);
     return LILY_OK;
@@ -231,7 +232,7 @@ lily_status fake_open(const char *path, const struct bundle *texts, int n_slots,
 {
     struct fake *f = mem_new(sizeof *f);
     *out = NULL;
-    f->base = (struct runner){&fake_ops, texts, n_slots, ctx, 0};
+    f->base = (struct runner){&fake_ops, texts, n_slots, ctx, {0}};
     f->lanes = mem_new(sizeof *f->lanes * (size_t)n_slots);
     f->eos = texts->n_eos ? texts->eos[0] : -1;
     f->first_own = tokenizer_size(texts->tokenizer);

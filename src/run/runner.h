@@ -49,7 +49,7 @@ struct runner {
     const struct bundle *texts; /* borrowed; tokenizer and eos */
     int n_slots;
     int ctx; /* tokens of a sequence; known after load */
-    _Atomic int loaded; /* thousandths, while load() runs; any thread may read it */
+    struct load_watch loading; /* any thread, while load() runs */
 };
 
 struct runner_model_options {

@@ -44,7 +44,7 @@ static float *logits_of(struct model_runner *m, int slot)
 static lily_status load(struct runner *r, struct lily_err *err)
 {
     struct model_runner *m = of(r);
-    m->opt.model.loaded = &r->loaded;
+    m->opt.model.watch = &r->loading;
     LILY_TRY(bundle_load(m->bundle, &m->opt.model, err));
     struct backend *be = model_backend(m->bundle->model);
     size_t n = (size_t)r->n_slots;
@@ -201,7 +201,7 @@ struct runner *runner_model_new(struct bundle *b, const struct runner_model_opti
 {
     struct model_runner *m = mem_new(sizeof *m);
     size_t n = (size_t)o->n_slots;
-    m->base = (struct runner){&model_ops, b, o->n_slots, 0, 0};
+    m->base = (struct runner){&model_ops, b, o->n_slots, 0, {0}};
     m->opt = *o;
     m->bundle = b;
     m->lanes = mem_new(sizeof *m->lanes * n);

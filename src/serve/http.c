@@ -16,6 +16,7 @@
 #include <event2/event.h>
 #include <event2/listener.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "serve/http_status.h"
 
@@ -38,6 +39,9 @@ struct http_exchange {
     struct http_head head;   /* owned; while CONN_BODY and CONN_HANDLING */
     struct buf body;         /* owned */
     struct http_chunks chunks;
+    size_t counted;          /* bytes of its body in http.bodies */
+    bool begun;              /* bytes of the next request are there */
+    double begun_ms;         /* since when, or since when there is none */
     bool fin;                /* the client sends no more */
     bool streaming;          /* between http_begin and http_end */
     bool chunked_reply, bodiless;
@@ -56,6 +60,7 @@ struct http {
     struct evconnlistener *listener; /* owned; NULL once closed */
     struct event *retry;             /* owned; goes on accepting */
     struct http_exchange *first;
+    size_t bodies; /* bytes of bodies of open requests */
     int n, port;
     bool closing;
 };
@@ -63,6 +68,17 @@ struct http {
 static void read_requests(struct http_exchange *x);
 
 /* ---- connections ---- */
+
+/* What an exchange held is over. */
+static void forget_request(struct http_exchange *x)
+{
+    http_head_free(&x->head);
+    buf_free(&x->body);
+    x->server->bodies -= x->counted;
+    x->counted = 0;
+    x->begun = false;
+    x->begun_ms = clock_ms();
+}
 
 static void conn_free(struct http_exchange *x)
 {
@@ -72,8 +88,7 @@ static void conn_free(struct http_exchange *x)
     x->server->n--;
     if (x->watch) event_free(x->watch);
     bufferevent_free(x->bev);
-    http_head_free(&x->head);
-    buf_free(&x->body);
+    forget_request(x);
     free(x);
 }
 
@@ -120,8 +135,7 @@ static void finish_writing(struct http_exchange *x)
 /* The reply is complete: on to the next request, or to the end. */
 static void end_exchange(struct http_exchange *x)
 {
-    http_head_free(&x->head);
-    buf_free(&x->body);
+    forget_request(x);
     x->user = NULL;
     x->streaming = x->full = false;
     if (x->keep) {
@@ -198,7 +212,7 @@ static void refuse(struct http_exchange *x, int status, const char *why)
     const struct http_handler *h = &x->server->handler;
     const char *type = h->error_body(h->ctx, x->head.text ? &x->head : NULL, status, why, &body);
     x->state = CONN_CLOSING; /* so that it is not kept */
-    http_reply(x, status, type, "", buf_str(&body), body.len);
+    http_reply(x, status, type, status == 503 ? "Retry-After: 2\r\n" : "", buf_str(&body), body.len);
     buf_free(&body);
 }
 
@@ -225,9 +239,14 @@ static bool step_head(struct http_exchange *x, struct evbuffer *in)
 {
     const char *why = "";
     size_t have = evbuffer_get_length(in);
+    if (http_waiting(x) > HTTP_HIGH) return false; /* goes on when the client has read */
     while (have > 0 && (evbuffer_pullup(in, 1)[0] == '\r' || evbuffer_pullup(in, 1)[0] == '\n')) {
         evbuffer_drain(in, 1); /* blank lines between requests */
         have--;
+    }
+    if (have > 0 && !x->begun) {
+        x->begun = true;
+        x->begun_ms = clock_ms();
     }
     size_t look = have < HTTP_MAX_HEAD ? have : HTTP_MAX_HEAD;
     const char *bytes = have ? (const char *)evbuffer_pullup(in, (ev_ssize_t)look) : "";
@@ -256,6 +275,16 @@ static bool step_head(struct http_exchange *x, struct evbuffer *in)
     return true;
 }
 
+/* Counts what came of a body. False: there is more of all bodies than may be, and the request is refused. */
+static bool count_body(struct http_exchange *x)
+{
+    x->server->bodies += x->body.len - x->counted;
+    x->counted = x->body.len;
+    if (x->server->bodies <= x->server->opt.max_bodies) return true;
+    refuse(x, 503, "too many long requests are being read; try again");
+    return false;
+}
+
 /* Reads the body. False when there is nothing more to do now. */
 static bool step_body(struct http_exchange *x, struct evbuffer *in)
 {
@@ -266,16 +295,20 @@ static bool step_body(struct http_exchange *x, struct evbuffer *in)
         evbuffer_remove(in, x->body.data + x->body.len, n);
         x->body.len += n;
         x->body.data[x->body.len] = 0;
+        if (!count_body(x)) return false;
         if (n == want) hand_over(x);
+        else if (x->fin) no_more(x);
         return false;
     }
     size_t used = 0, part = evbuffer_get_contiguous_space(in);
     enum http_chunk_result r = HTTP_CHUNK_MORE;
     if (part) r = http_chunks_feed(&x->chunks, (const char *)evbuffer_pullup(in, (ev_ssize_t)part), part, x->server->opt.max_body, &x->body, &used);
     evbuffer_drain(in, used);
+    if (!count_body(x)) return false;
     if (r == HTTP_CHUNK_BAD) refuse(x, 400, "the chunked body is malformed");
     if (r == HTTP_CHUNK_TOO_LONG) refuse(x, 413, "the request's body is too long");
     if (r == HTTP_CHUNK_DONE) hand_over(x);
+    if (r == HTTP_CHUNK_MORE && part == 0 && x->fin) no_more(x);
     return r == HTTP_CHUNK_MORE && part > 0;
 }
 
@@ -314,6 +347,8 @@ static void on_written(struct bufferevent *bev, void *arg)
     (void)bev;
     if (x->state == CONN_CLOSING) {
         finish_writing(x);
+    } else if (x->state == CONN_HEAD) {
+        read_requests(x);
     } else if (x->state == CONN_HANDLING && x->full && http_waiting(x) <= HTTP_LOW) {
         x->full = false;
         x->server->handler.on_drained(x->server->handler.ctx, x);
@@ -348,6 +383,19 @@ static void on_problem(struct bufferevent *bev, short what, void *arg)
 
 /* ---- the listener ---- */
 
+/* Room for one more connection: the one that is idle longest gives way. */
+static bool make_room(struct http *s)
+{
+    struct http_exchange *oldest = NULL;
+    if (s->n < s->opt.max_connections) return true;
+    for (struct http_exchange *x = s->first; x; x = x->next) {
+        bool idle = x->state == CONN_HEAD && !x->begun && http_waiting(x) == 0;
+        if (idle && (!oldest || x->begun_ms < oldest->begun_ms)) oldest = x;
+    }
+    if (oldest) conn_free(oldest);
+    return oldest != NULL;
+}
+
 static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *a, int n, void *arg)
 {
     struct http *s = arg;
@@ -355,13 +403,14 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     (void)l;
     (void)a;
     (void)n;
-    if (s->n >= s->opt.max_connections) {
+    if (!make_room(s)) {
         close(fd);
         return;
     }
     struct http_exchange *x = mem_new(sizeof *x);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     x->server = s;
+    x->begun_ms = clock_ms();
     x->bev = bufferevent_socket_new(loop_base(s->loop), fd, BEV_OPT_CLOSE_ON_FREE);
     x->watch = event_new(loop_base(s->loop), -1, 0, on_watch, x);
     x->next = s->first;
@@ -448,6 +497,17 @@ void http_close_listener(struct http *s)
     for (struct http_exchange *x = s->first, *next; x; x = next) {
         next = x->next;
         if (x->state == CONN_HEAD && http_waiting(x) == 0) conn_free(x);
+    }
+}
+
+void http_tick(struct http *s)
+{
+    double now = clock_ms();
+    for (struct http_exchange *x = s->first, *next; x; x = next) {
+        double most = 1e3 * (s->opt.request_s + (double)(x->body.len / HTTP_SLOWEST));
+        next = x->next;
+        if (((x->state == CONN_HEAD && x->begun) || x->state == CONN_BODY) && http_waiting(x) == 0 && now - x->begun_ms > most)
+            refuse(x, 408, "the request did not come to its end in time");
     }
 }
 

@@ -32,14 +32,16 @@ struct http_handler {
     void *ctx;
 };
 
-enum { HTTP_LOW = 32 << 10, HTTP_HIGH = 256 << 10 }; /* a writer should stop above HTTP_HIGH bytes that wait */
+enum { HTTP_SLOWEST = 4 << 10, HTTP_LOW = 32 << 10, HTTP_HIGH = 256 << 10 }; /* a writer should stop above HTTP_HIGH bytes that wait */
 
 struct http_options {
     const char *host;
     int port; /* 0: any free one */
     size_t max_body;
-    int max_connections;
-    double idle_s, stall_s; /* seconds */
+    size_t max_bodies;      /* bytes of the bodies of all open requests together; more are refused */
+    int max_connections;    /* one more closes the one that was idle longest, or is closed itself */
+    double idle_s, stall_s; /* seconds between two bytes from a client, to a client */
+    double request_s;       /* a request may take that long to come, and a second more for each HTTP_SLOWEST bytes of its body */
 };
 
 lily_status http_listen(struct loop *l, const struct http_options *o, const struct http_handler *h, struct http **out,
@@ -47,6 +49,7 @@ lily_status http_listen(struct loop *l, const struct http_options *o, const stru
 int http_port(const struct http *s);
 /* Takes no more connections, closes idle ones, and each other one behind its present reply. */
 void http_close_listener(struct http *s);
+void http_tick(struct http *s); /* now and then: closes those whose request does not come to its end */
 bool http_flushed(const struct http *s); /* no exchange is open and no reply waits to leave */
 int http_n_connections(const struct http *s);
 void http_free(struct http *s); /* closes everything; no callbacks. NULL is fine */

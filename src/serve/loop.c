@@ -66,10 +66,15 @@ lily_status loop_new(void (*woken)(void *), void *ctx, struct loop **out, struct
     return LILY_OK;
 }
 
+void loop_release_signals(struct loop *l)
+{
+    while (l->n_signals) event_free(l->signals[--l->n_signals]);
+}
+
 void loop_free(struct loop *l)
 {
     if (!l) return;
-    for (int i = 0; i < l->n_signals; i++) event_free(l->signals[i]);
+    loop_release_signals(l);
     if (l->wake) event_free(l->wake);
     if (l->base) event_base_free(l->base);
     if (l->wake_fd >= 0) close(l->wake_fd);

@@ -13,6 +13,7 @@ struct event_base;
 
 lily_status loop_new(void (*woken)(void *ctx), void *ctx, struct loop **out, struct lily_err *err);
 void loop_free(struct loop *l); /* NULL is fine */
+void loop_release_signals(struct loop *l); /* they do again what they did before */
 void loop_run(struct loop *l);  /* until loop_stop */
 void loop_stop(struct loop *l);
 /* Any thread: calls woken on the loop soon; several wake-ups may become one. */

@@ -2,6 +2,7 @@
 #include "serve/request_log.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -21,18 +22,35 @@ static void put(struct line *l, const char *key, const char *format, double v)
     else buf_printf(&l->out, " %s=%s", key, number);
 }
 
-/* Foreign text: as a JSON string, or made safe for a terminal. */
+/* Whether a text could be taken for the end of its field. */
+static bool needs_quotes(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strchr(" \"=", s[i])) return true; /* NUL, too */
+    return n == 0;
+}
+
+static void put_quoted(struct line *l, const char *s, size_t n)
+{
+    struct json *v = json_new_text(s, n);
+    json_write(v, 0, &l->out);
+    json_free(v);
+}
+
+/* Foreign text: as a JSON string, or made safe for a terminal, and quoted where it needs that. */
 static void put_text(struct line *l, const char *key, const char *s, size_t n)
 {
     if (l->json) {
-        struct json *v = json_new_text(s, n);
         buf_printf(&l->out, "%s\"%s\":", l->out.len > 1 ? "," : "", key);
-        json_write(v, 0, &l->out);
-        json_free(v);
+        put_quoted(l, s, n);
         return;
     }
+    struct buf safe = {0};
     buf_printf(&l->out, "%s%s=", l->out.len ? " " : "", key);
-    safe_text(&l->out, s, n, false);
+    safe_text(&safe, s, n, false);
+    if (needs_quotes(buf_str(&safe), safe.len)) put_quoted(l, buf_str(&safe), safe.len);
+    else buf_add(&l->out, buf_str(&safe), safe.len);
+    buf_free(&safe);
 }
 
 static void put_textz(struct line *l, const char *key, const char *s)

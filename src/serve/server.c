@@ -13,8 +13,8 @@
 #include "serve/server_impl.h"
 #include "serve/write.h"
 
-enum { MAX_CONNECTIONS = 16384, TICK_MS = 250 };
-static const double flush_ms = 2000, idle_s = 120, stall_s = 60;
+enum { MAX_CONNECTIONS = 16384, SPARE_DESCRIPTORS = 64, TICK_MS = 250 };
+static const double flush_ms = 2000, idle_s = 120, stall_s = 60, request_s = 60;
 
 void server_note(struct server *s, const struct call *c, const struct http_head *h, int status)
 {
@@ -42,8 +42,8 @@ void server_reply_error(struct server *s, struct http_exchange *x, const struct 
 
 static bool is_done(const struct server *s)
 {
-    return s->second_signal || (s->drain_until_ms > 0 && !s->calls && http_flushed(s->http)) ||
-           (s->drain_until_ms > 0 && clock_ms() > s->drain_until_ms + flush_ms);
+    if (s->drain_until_ms == 0) return false;
+    return (!s->calls && http_flushed(s->http)) || clock_ms() > s->drain_until_ms + flush_ms;
 }
 
 static void begin_drain(struct server *s, double seconds)
@@ -87,6 +87,7 @@ static void on_tick(void *ctx)
     }
     const struct engine_counters *k = engine_counters(s->engine);
     history_note(&s->history, now, atomic_load(&k->generated_tokens), atomic_load(&k->computed_tokens));
+    http_tick(s->http);
     look_at_engine(s);
     /* One more tick, in which /health tells the reason to who asks. */
     if (s->failed && !s->calls) begin_drain(s, 0);
@@ -96,11 +97,7 @@ static void on_tick(void *ctx)
 static void on_signal(void *ctx)
 {
     struct server *s = ctx;
-    if (s->drain_until_ms > 0) {
-        s->second_signal = true;
-        loop_stop(s->loop);
-        return;
-    }
+    if (s->drain_until_ms > 0) s->opt->leave();
     log_note("draining: open replies have %g s", s->opt->drain_s);
     begin_drain(s, s->opt->drain_s);
     if (is_done(s)) loop_stop(s->loop);
@@ -113,17 +110,26 @@ static void wake_loop(void *ctx)
 
 /* ---- start and end ---- */
 
-static void raise_descriptor_limit(void)
+/* As many connections as the system lets us have descriptors for. */
+static int find_max_connections(void)
 {
     struct rlimit l;
-    if (getrlimit(RLIMIT_NOFILE, &l) != 0) return;
+    if (getrlimit(RLIMIT_NOFILE, &l) != 0) return MAX_CONNECTIONS;
     l.rlim_cur = l.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &l);
+    if (setrlimit(RLIMIT_NOFILE, &l) != 0 || l.rlim_cur > MAX_CONNECTIONS + SPARE_DESCRIPTORS) return MAX_CONNECTIONS;
+    return l.rlim_cur > 2 * SPARE_DESCRIPTORS ? (int)l.rlim_cur - SPARE_DESCRIPTORS : SPARE_DESCRIPTORS;
 }
 
 static lily_status start(struct server *s, struct runner *runner, struct lily_err *err)
 {
-    struct http_options ho = {s->opt->host, s->opt->port, s->opt->max_body, MAX_CONNECTIONS, idle_s, stall_s};
+    struct http_options ho = {.host = s->opt->host,
+                              .port = s->opt->port,
+                              .max_body = s->opt->max_body,
+                              .max_bodies = 4 * s->opt->max_body,
+                              .max_connections = s->max_connections,
+                              .idle_s = idle_s,
+                              .stall_s = stall_s,
+                              .request_s = request_s};
     struct http_handler handler = route_handler;
     handler.ctx = s;
     lily_status st = loop_new(on_woken, s, &s->loop, err);
@@ -155,14 +161,14 @@ static void tear_down(struct server *s)
 lily_status server_run(const struct server_options *o, const struct bundle *texts, struct runner *runner, struct lily_err *err)
 {
     struct server s = {.opt = o, .texts = texts, .started_ms = clock_ms()};
-    raise_descriptor_limit();
+    s.max_connections = find_max_connections();
     lily_status st = start(&s, runner, err);
     if (st == LILY_OK) {
         log_note("serving %s on http://%s:%d", o->model_id, o->host, http_port(s.http));
         loop_run(s.loop);
+        loop_release_signals(s.loop); /* the threads may need a moment to end: a further signal ends the process */
         if (s.failed) engine_error(s.engine, err);
         if (s.failed) st = LILY_ERR_DEVICE;
-        else if (s.second_signal) st = LILY_ERR_CANCELLED, err_clear(err);
     }
     tear_down(&s);
     return st;

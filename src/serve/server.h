@@ -24,11 +24,12 @@ struct server_options {
     bool strict_model, plain, reasoning_alias;
     bool log_json, log_text;
     char model_id[128];   /* what replies call the model */
+    void (*leave)(void);  /* ends the process at once; called by a second signal */
 };
 
 /*
- * Serves until a signal ends it: SIGTERM and SIGINT drain (a second one ends at once, with LILY_ERR_CANCELLED and no message).
- * A broken engine is LILY_ERR_DEVICE. runner is moved, also on failure; texts is borrowed.
+ * Serves until a signal ends it: SIGTERM and SIGINT drain, a second one calls leave. One that comes while the threads end has
+ * the effect it had before. A broken engine is LILY_ERR_DEVICE. runner is moved, also on failure; texts is borrowed.
  */
 lily_status server_run(const struct server_options *o, const struct bundle *texts, struct runner *runner, struct lily_err *err);
 

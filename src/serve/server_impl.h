@@ -35,7 +35,8 @@ struct server {
     struct buf scratch;               /* owned */
     double started_ms, drain_until_ms; /* drain_until_ms 0: not draining */
     struct history history;
-    bool second_signal, failed;
+    int max_connections;
+    bool failed;
     uint64_t n_requests, n_by_class[6], n_gone; /* for the metrics; by the status' first digit */
 };
 

@@ -24,9 +24,9 @@ TAGS = re.compile(r"</?think>|</?tool_call>|<\|im_(start|end)\|>|</?function|</?
 class Server:
     """lily serve on a free port. script: the fake engine's (None: the demo model)."""
 
-    def __init__(self, script=None, args=(), wait=True, model="models/demo"):
+    def __init__(self, script=None, args=(), wait=True, model="models/demo", wrap=()):
         self.log = []
-        argv = [LILY, "serve", "-m", model, "--port", "0", *args]
+        argv = [*wrap, LILY, "serve", "-m", model, "--port", "0", *args]
         self.file = None
         if script is not None:
             self.file = tempfile.NamedTemporaryFile("w", suffix=".json", delete=False)

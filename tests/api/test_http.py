@@ -174,6 +174,46 @@ def test_64_megabytes():
     assert big.stop() == 0
 
 
+def test_bodies_have_a_limit_together():
+    """Many long bodies at once do not fill the memory: what is beyond four times --max-body is refused, and works again later."""
+    big = Server({}, ["--max-body", "1M"])
+    held, body = [], b'{"content": "' + b"x" * ((1 << 20) - 100) + b'"}'
+    for i in range(4):
+        s = big.connect()
+        s.sendall(post(body)[:-1])
+        held.append(s)
+    time.sleep(0.2 * SLOW)
+    status, headers, data = big.request("POST", "/tokenize", raw=body)
+    assert status == 503 and int(headers["retry-after"]) > 0 and json.loads(data)["error"]["message"], (status, data)
+    held[0].sendall(body[-1:])
+    assert b"200 OK" in held[0].recv(1000)
+    [s.close() for s in held]
+    big.wait_for(lambda: big.metric("connections") <= 1)
+    assert big.request("POST", "/tokenize", raw=body)[0] == 200
+    assert big.stop() == 0
+
+
+def test_pipelining_without_reading():
+    """Who sends requests and reads no replies is not answered without end."""
+    s = srv.connect()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.settimeout(0.5)
+    before = srv.state()["resident"]
+    request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    sent = 0
+    try:
+        while sent < 40 << 20:
+            sent += s.send(request * 1000)
+    except TimeoutError:
+        pass
+    assert sent < 20 << 20 and srv.state()["resident"] - before < 8 << 20, (sent, srv.state()["resident"] - before)
+    s.settimeout(20 * SLOW)  # and when it reads after all, the replies go on
+    got = b""
+    while got.count(b"200 OK") < 300:
+        got += s.recv(1 << 20)
+    s.close()
+
+
 def test_expect():
     s = srv.connect()
     s.sendall(post(b"", extra=b"Expect: 100-continue\r\n" + CLOSE, length=len(TOKENIZE)))
@@ -209,9 +249,30 @@ def test_2000_idle_connections():
     srv.wait_for(lambda: srv.metric("connections") <= 2)
 
 
+def test_idle_connections_give_way():
+    """With few descriptors an idle connection is closed for a new one, so nobody can keep others out by sitting there."""
+    few = Server({}, wrap=["sh", "-c", 'ulimit -n 200; exec "$@"', "sh"])
+    working = few.connect()
+    body = json.dumps(chat_body([{"text": "x", "delay_ms": 20, "repeat": 100}], stream=True)).encode()
+    working.sendall(post(body, b"/v1/chat/completions"))
+    idle = [few.connect() for _ in range(300)]
+    few.ok("/v1/chat/completions", chat_body(["x"]))
+    assert few.metric("connections") < 200
+    data = b""
+    while b"[DONE]" not in data:
+        part = working.recv(65536)
+        assert part, data
+        data += part
+    [s.close() for s in idle]
+    assert few.stop() == 0
+
+
 def test_cut_requests():
     for data in (b"", b"GET", b"GET / HTTP/1.1\r\n", post(TOKENIZE)[:-3], b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe"):
         assert talk(data) == b""
+        # The same behind a whole request, while whose reply the client closes its side.
+        whole = post(json.dumps(chat_body(["x", {"text": "y", "delay_ms": 50}], stream=True)).encode(), b"/v1/chat/completions")
+        assert statuses(talk(whole + data)) == [200], data
     srv.wait_for(lambda: srv.metric("connections") <= 1)
 
 

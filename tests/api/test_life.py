@@ -364,6 +364,8 @@ def test_log():
     assert line["status"] == 200 and line["completion"] == 1 and "secret answer" in line["answer_text"] and "script" in line["prompt_text"]
     srv.ok("/v1/chat/completions", chat_body(["secret answer"], thinking=False))
     srv.wait_for(lambda: any("finish=stop" in l for l in srv.log))
+    srv.request("GET", "/x%20status=200%0Atime=%1B[31m%C2%9B")
+    srv.wait_for(lambda: any('path="/x status=200 time=^[[31m<U+009B>" status=404' in l for l in srv.log))
     assert not any("secret" in l for l in srv.log)
 
 
@@ -405,6 +407,18 @@ def test_second_signal():
     start = time.monotonic()
     s.process.send_signal(signal.SIGTERM)
     assert s.process.wait(5) == 130 and time.monotonic() - start < 0.5 * SLOW
+
+
+def test_signals_while_loading():
+    """A load is stopped, not waited for."""
+    for n in (1, 2):
+        s = Server({"load_ms": 60000}, wait=False)
+        start = time.monotonic()
+        for _ in range(n):
+            s.process.send_signal(signal.SIGTERM)
+            time.sleep(0.05)
+        code = s.process.wait(20)
+        assert time.monotonic() - start < 5 * SLOW and (code == 0 if n == 1 else code in (0, 130, -signal.SIGTERM)), code
 
 
 def test_script_errors():

@@ -71,4 +71,26 @@ def test_F13():
     assert server.stop() == 0
 
 
+def test_slow_request():
+    """A request that comes byte by byte ends after a minute, however steadily; a slow reply does not."""
+    server = Server({})
+    s, slow = server.connect(), send(server, chat_body([{"text": "x", "delay_ms": 5000, "repeat": 16}], thinking=False, stream=True))
+    start = time.monotonic()
+    s.settimeout(1)
+    reply = b""
+    for byte in b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 200:
+        try:
+            s.sendall(bytes([byte]))
+            reply = s.recv(1000)
+            break
+        except TimeoutError:
+            pass
+    assert b" 408 " in reply and 55 < time.monotonic() - start < 75, (reply, time.monotonic() - start)
+    data = b""
+    slow.settimeout(30)
+    while b"[DONE]" not in data:
+        data += slow.recv(65536)
+    assert data.count(b'"content":"x"') == 16 and server.stop() == 0
+
+
 run(globals())
