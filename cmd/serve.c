@@ -134,11 +134,7 @@ static void model_runner_options(const struct serve_args *a, const struct bundle
 {
     size_t border = bundle_border_bytes(&b->config, 1);
     memset(o, 0, sizeof *o);
-    model_options_init(&o->model);
-    o->model.threads = a->model.threads;
-    o->model.tier = a->model.tier;
-    o->model.device = a->model.device;
-    o->model.card = a->model.card;
+    model_args_options(&a->model, &o->model);
     model_plan_want(&a->model, &b->config, 0, &o->model.plan);
     o->model.plan.n_seqs = a->parallel;
     o->model.plan.border_bytes = a->cache_ram;

@@ -11,7 +11,7 @@ import sys
 # Values that complete an option; every name must exist in some command.
 VALUES = {
     "device": ["auto", "cpu", "cuda"],
-    "cpu-tier": ["scalar", "avx2", "avx512", "neon"],
+    "cpu-tier": ["scalar", "avx2", "avx512", "amx", "neon"],
     "kv": ["bf16", "f32"],
     "log-format": ["text", "json"],
     "phase": ["prefill", "decode", "both"],

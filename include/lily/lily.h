@@ -45,9 +45,10 @@ struct lily_options {
     int sessions;          /* that live at once; at least 1 */
     int borders;           /* earlier states that each session may keep, to go back to; at least 0 */
     int threads;           /* compute threads; 0: every processor */
-    const char *cpu_tier;  /* highest instruction set: "scalar", "avx2", "avx512", "neon"; NULL: the best here */
+    const char *cpu_tier;  /* highest instruction set: "scalar", "avx2", "avx512", "amx", "neon"; NULL: the best here */
     int kv_f32;            /* attention cache in fp32 instead of bf16 */
     uint64_t memory_limit; /* refuse to use more; 0: what the system has available */
+    int fast;              /* prompts faster and less exact on CPUs: experts read 8-bit activations; SPEED.md says what it costs */
 };
 void lily_options_init(struct lily_options *o); /* one session, four borders, the rest 0 */
 

@@ -10,6 +10,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -24,6 +25,13 @@ static unsigned long long xgetbv0(void)
     unsigned lo, hi;
     __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
     return ((unsigned long long)hi << 32) | lo;
+}
+
+/* Asks Linux for the tile registers, once for the whole process: without it their first use is an illegal instruction. */
+static bool allow_tiles(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 
 static void detect(void)
@@ -41,7 +49,7 @@ static void detect(void)
     features.avx512 = zmm && (b & need) == need;
     features.avx512_vnni = features.avx512 && (c & bit_AVX512VNNI);
     const unsigned amx = 1u << 22 | 1u << 24 | 1u << 25; /* AMX-BF16, AMX-TILE, AMX-INT8 */
-    features.amx = features.avx512_vnni && tile && (d & amx) == amx;
+    features.amx = features.avx512_vnni && tile && (d & amx) == amx && allow_tiles();
 }
 #elif defined(__aarch64__) && defined(__linux__)
 static void detect(void)
@@ -63,7 +71,7 @@ const struct cpu_features *cpu_features(void)
     return &features;
 }
 
-static const char *const tier_names[CPU_TIERS] = {"scalar", "avx2", "avx512", "neon"};
+static const char *const tier_names[CPU_TIERS] = {"scalar", "avx2", "avx512", "amx", "neon"};
 
 const char *cpu_tier_name(enum cpu_tier tier)
 {
@@ -87,6 +95,7 @@ bool cpu_tier_runs(enum cpu_tier tier)
     case CPU_SCALAR: return true;
     case CPU_AVX2: return f->avx2 && f->fma && f->f16c;
     case CPU_AVX512: return f->avx512_vnni && f->avx2 && f->fma && f->f16c;
+    case CPU_AMX: return f->amx && f->avx2 && f->fma && f->f16c;
     case CPU_NEON: return f->neon_dotprod;
     default: return false;
     }

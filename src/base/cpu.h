@@ -8,9 +8,10 @@
 
 /*
  * Tiers in rising order; each one implies that the lower ones of the same architecture run too. A tier needs all that its
- * files are compiled for (mk/config.mk): avx2 also FMA and F16C, avx512 also VNNI, neon also the dot product of ARMv8.2.
+ * files are compiled for (mk/config.mk): avx2 also FMA and F16C, avx512 also VNNI, amx also tiles of 8-bit
+ * integers, neon also the dot product of ARMv8.2.
  */
-enum cpu_tier { CPU_SCALAR, CPU_AVX2, CPU_AVX512, CPU_NEON, CPU_TIERS };
+enum cpu_tier { CPU_SCALAR, CPU_AVX2, CPU_AVX512, CPU_AMX, CPU_NEON, CPU_TIERS };
 
 const char *cpu_tier_name(enum cpu_tier tier);                  /* "scalar", "avx2", … */
 bool cpu_tier_parse(const char *name, enum cpu_tier *out);      /* false: no such name */

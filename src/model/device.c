@@ -47,7 +47,7 @@ lily_status device_choose(const struct model_options *o, const struct model_shap
         err_hint(err, "the best one here is %s", cpu_tier_name(cpu_best_tier()));
         return LILY_ERR_USAGE;
     }
-    snprintf(out->name, sizeof out->name, "cpu %s", cpu_tier_name(o->tier));
+    snprintf(out->name, sizeof out->name, "cpu %s%s", cpu_tier_name(o->tier), o->fast ? " fast" : "");
     return LILY_OK;
 }
 
@@ -71,6 +71,7 @@ lily_status device_backend(const struct device_choice *d, const struct model_opt
     struct cpu_options c = {.shape = *s,
                             .threads = o->threads,
                             .tier = o->tier,
+                            .fast = o->fast,
                             .max_rows = o->max_rows,
                             .max_logits = o->max_rows,
                             .kv_f32 = o->plan.kv_f32,

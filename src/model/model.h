@@ -24,6 +24,7 @@ struct model_options {
     int card;           /* DEVICE_CUDA: number of the card, -1: the first that serves */
     int threads;        /* 0: every processor this process may use */
     enum cpu_tier tier; /* highest tier to use; cpu_best_tier() by default */
+    bool fast;          /* CPU: prompts faster and less exact: routed experts read 8-bit activations (SPEED.md) */
     int max_rows;       /* rows of a prefill piece, multiple of 64; 0: what suits the device */
     struct plan_want plan;
     struct load_watch *watch; /* borrowed; NULL: nobody looks */
@@ -55,7 +56,7 @@ struct backend *model_backend(struct model *m); /* borrowed */
 int model_threads(const struct model *m);
 int model_kv_bytes(const struct model *m); /* bytes of a number in the attention cache: 2 or 4 */
 const char *model_key(const struct model *m);    /* names the checkpoint's layout and files (checkpoint_key without times) */
-const char *model_device(const struct model *m); /* "cpu avx2", "cuda NVIDIA H200" */
+const char *model_device(const struct model *m); /* "cpu avx2", "cpu avx2 fast", "cuda NVIDIA H200" */
 
 /* One pass over a batch (backend.h). The sequences must have room (seq_reserve). observe: NULL, or called after the
  * embedding (layer -1) and after every layer, when backend read_hidden may be used. */

@@ -62,6 +62,7 @@ static lily_status model_options_of(const struct lily_options *o, const struct m
     out->threads = o->threads;
     if (o->cpu_tier && !cpu_tier_parse(o->cpu_tier, &out->tier))
         LILY_FAIL(err, LILY_ERR_USAGE, "cpu_tier is \"%.40s\", which is no tier", o->cpu_tier);
+    out->fast = o->fast != 0;
     out->plan.ctx = o->ctx;
     out->plan.n_seqs = o->sessions;
     out->plan.kv_f32 = o->kv_f32 != 0;

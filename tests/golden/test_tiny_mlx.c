@@ -84,9 +84,15 @@ static void test_avx512(void **state)
     check_tier(CPU_AVX512);
 }
 
+static void test_amx(void **state)
+{
+    (void)state;
+    check_tier(CPU_AMX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_scalar), cmocka_unit_test(test_avx2),
-                                       cmocka_unit_test(test_avx512)};
+                                       cmocka_unit_test(test_avx512), cmocka_unit_test(test_amx)};
     return RUN_TESTS(tests);
 }

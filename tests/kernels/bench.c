@@ -240,7 +240,7 @@ static void fill_digits(struct bench *b)
     struct cpu_kernels k;
     cpu_kernels_init(&k, cpu_best_tier());
     for (int count = 1; count <= DIGITS_MAX; count++) {
-        b->digits[count] = (struct digits){mem_new(ROWS * WIDTH * (size_t)count), mem_new(sizeof(float) * ROWS * WIDTH / 64),
+        b->digits[count] = (struct digits){mem_new(ROWS * (size_t)digits_row_bytes(WIDTH, count)), mem_new(sizeof(float) * ROWS * WIDTH / 64),
                                            mem_new(sizeof(float) * ROWS * WIDTH / 64), WIDTH, count};
         for (int i = 0; i < ROWS; i++) {
             struct digit_row row = digit_row(&b->digits[count], i, 0);

@@ -1,5 +1,6 @@
 /* Checks of the digit kernels: splitting, products, and that every tier gives the bits of the scalar one. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/num.h"
@@ -99,7 +100,7 @@ static void make_digits(struct digit_case *c, struct random *r, enum input kind)
         uint16_t s = bf16_from_f32(random_float(r) * 0.1f);
         memcpy(block + (long)(i / 32) * Q4_TILE_BYTES + 512 + i % 32 * 2, &s, 2);
     }
-    c->act = (struct digits){guarded((size_t)groups * (size_t)c->act.count * 64), guarded_floats(groups), guarded_floats(groups),
+    c->act = (struct digits){guarded((size_t)c->act_rows * (size_t)digits_row_bytes(64 * tiles, c->act.count) - 64), guarded_floats(groups), guarded_floats(groups),
                              tiles * 64, c->act.count};
     float x[64];
     for (long g = 0; g < groups; g++) {
@@ -199,4 +200,66 @@ static void check_matmul(const struct cpu_kernels *k, struct random *r)
     }
 }
 
-const struct suite digit_suites[] = {{"split_digits", check_split}, {"matmul_q4_digits", check_matmul}, {NULL, NULL}};
+/*
+ * What digits cost one product of 2,048 columns: rms of the error over rms of the row, against exact activations. Weights are
+ * centred as a quantizer leaves them; activations are normal, with or without one outlier of 100 times in 64.
+ */
+static double product_error(const struct cpu_kernels *k, struct random *r, int count, bool outliers)
+{
+    enum { TILES = 32, REPEATS = 8 };
+    double error = 0, size = 0;
+    for (int n = 0; n < REPEATS; n++) {
+        struct digit_case c = {.job = {.n = 1, .col_tiles = TILES, .ldy = 16}, .act = {.count = count}, .act_rows = 1};
+        float *x = guarded_floats(64L * TILES);
+        make_digits(&c, r, IN_PLAIN);
+        for (int i = 0; i < 64 * TILES; i++) {
+            x[i] = 0;
+            for (int s = 0; s < 12; s++) x[i] += random_float(r);
+            if (outliers && i % 64 == 7) x[i] *= 100;
+        }
+        struct split_call split = {k->split_digits, digit_row(&c.act, 0, 0), x, TILES};
+        c.kernel = k->matmul_q4_digits;
+        guarded_call(call_split, &split);
+        for (int i = 0; i < TILES * 16; i++) {
+            uint8_t *tile = (uint8_t *)(uintptr_t)c.job.block + (long)(i / 16) * Q4_TILE_BYTES;
+            float s = 0.01f + 0.01f * fabsf(random_float(r));
+            uint16_t scale = bf16_from_f32(s), bias = bf16_from_f32(-7.5f * s);
+            memcpy(tile + 512 + i % 16 * 2, &scale, 2);
+            memcpy(tile + 544 + i % 16 * 2, &bias, 2);
+        }
+        c.job.y = guarded_floats(16);
+        guarded_call(call_matmul, &c);
+        if (case_failed()) return NAN;
+        for (int r16 = 0; r16 < 16; r16++) {
+            double want = 0;
+            for (int i = 0; i < 64 * TILES; i++) {
+                const uint8_t *tile = c.job.block + (long)(i / 64) * Q4_TILE_BYTES, *word = tile + i % 64 / 8 * 64 + 4 * r16;
+                int code = i % 8 < 4 ? word[i % 8] & 15 : word[i % 8 - 4] >> 4;
+                want += (double)x[i] * (code * (double)bf16_to_f32(load_u16(tile + 512 + 2 * r16)) + (double)bf16_to_f32(load_u16(tile + 544 + 2 * r16)));
+            }
+            error += (c.job.y[r16] - want) * (c.job.y[r16] - want), size += want * want;
+        }
+    }
+    return sqrt(error / size);
+}
+
+/* The bars of the exact prefill (2 digits, with outliers too), of exact decode (3), and of the fast mode (1). */
+static void check_quality(const struct cpu_kernels *k, struct random *r)
+{
+    static const struct { int count; bool outliers; double bar; } bars[] = {{1, false, 8e-3}, {2, false, 2e-4}, {2, true, 2e-4}, {3, false, 1e-5}, {3, true, 1e-5}};
+    for (unsigned i = 0; i < sizeof bars / sizeof *bars; i++) {
+        case_begin("matmul_q4_digits", "quality of %d digits%s", bars[i].count, bars[i].outliers ? ", outliers" : "");
+        double e = product_error(k, r, bars[i].count, bars[i].outliers);
+        if (options.verbose) printf("quality of %d digits%s: %.2e\n", bars[i].count, bars[i].outliers ? ", outliers" : "", e);
+        if (!(e <= bars[i].bar)) case_fail("off by %.2e of the row's rms, at most %.0e", e, bars[i].bar);
+        case_end();
+    }
+}
+
+static void check_products_and_quality(const struct cpu_kernels *k, struct random *r)
+{
+    check_matmul(k, r);
+    check_quality(k, r);
+}
+
+const struct suite digit_suites[] = {{"split_digits", check_split}, {"matmul_q4_digits", check_products_and_quality}, {NULL, NULL}};

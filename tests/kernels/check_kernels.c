@@ -18,7 +18,7 @@ enum { SUITES = sizeof suites / sizeof *suites };
 static const char usage[] =
     "usage: check_kernels [options]\n"
     "  --func NAME     only kernels whose name contains NAME\n"
-    "  --tier NAME     only this tier: scalar, avx2, avx512, neon\n"
+    "  --tier NAME     only this tier: scalar, avx2, avx512, amx, neon\n"
     "  --seed N        seed of the random inputs (1)\n"
     "  --repeat N      run everything N times, each with its own seed\n"
     "  --self-test     only plant faults in the kernels and see that each is noticed; a plain run does it last\n"

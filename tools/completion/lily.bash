@@ -13,18 +13,18 @@ _lily() {
     --model | -m) COMPREPLY=($(compgen -d -- "$word")); return ;;
     --rounding) COMPREPLY=($(compgen -W 'gpu cpu' -- "$word")); return ;;
     --phase) COMPREPLY=($(compgen -W 'prefill decode both' -- "$word")); return ;;
-    --cpu-tier) COMPREPLY=($(compgen -W 'scalar avx2 avx512 neon' -- "$word")); return ;;
+    --cpu-tier) COMPREPLY=($(compgen -W 'scalar avx2 avx512 amx neon' -- "$word")); return ;;
     --log-format) COMPREPLY=($(compgen -W 'text json' -- "$word")); return ;;
     --api-key | --cache-ram | --cors | --ctx | --drain | --fill | --frequency-penalty | --host | --lengths | --limit | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --rounds | --seed | --steps | --stop | --stride | --synthetic | --system | --temp | --threads | --top | --top-k | --top-p | --window | -n | -p | -s | -t) return ;;
     esac
     case $command in
-    run) options='--system --messages --think --no-think --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --memory-limit --json --verbose --help' ;;
-    chat) options='--system --load --think --no-think --no-history --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --memory-limit --verbose --help' ;;
-    serve) options='--host --port --api-key --api-key-file --insecure --cors --max-body --parallel --queue --cache-ram --loop-guard --drain --fake-engine --strict-model --plain --reasoning-alias --log-format --log-text --model --ctx --threads --device --cpu-tier --kv --memory-limit --help' ;;
-    info) options='--model --ctx --threads --device --cpu-tier --kv --memory-limit --json --help' ;;
+    run) options='--system --messages --think --no-think --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --json --verbose --help' ;;
+    chat) options='--system --load --think --no-think --no-history --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --verbose --help' ;;
+    serve) options='--host --port --api-key --api-key-file --insecure --cors --max-body --parallel --queue --cache-ram --loop-guard --drain --fake-engine --strict-model --plain --reasoning-alias --log-format --log-text --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --help' ;;
+    info) options='--model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --json --help' ;;
     tokenize) options='--model --special --json --help' ;;
     template) options='--model --no-think --json --help' ;;
-    bench) options='--synthetic --lengths --phase --rounds --steps --quick --fill --seed --peers --csv --markdown --svg --model --ctx --threads --device --cpu-tier --kv --memory-limit --json --help' ;;
+    bench) options='--synthetic --lengths --phase --rounds --steps --quick --fill --seed --peers --csv --markdown --svg --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --json --help' ;;
     quantize) options='--rounding --threads --check --json --help' ;;
     eval) options='--model --ctx --threads --device --cpu-tier --kv --memory-limit --window --stride --max-tokens --out --top --limit --quick --json --help' ;;
     synth) options='--preset --out --tokenizer --seed --threads --json --help' ;;

@@ -1,5 +1,6 @@
 /*
- * Softmax attention for every SIMD tier, in the vectors that the including tier names (vec, LANES, vec_…). For the tiers alone.
+ * Softmax attention for every SIMD tier, in the vectors that a tier has named before (vec, LANES, vec_… of vec_*.h);
+ * empty without. For the tiers alone.
  *
  * A job's query rows (tokens x heads of one KV head) go together over blocks of 64 keys at absolute positions. In scores a
  * lane is a query row, so that each sums over the dimensions, takes its maximum and adds its weights up on its own and in one
@@ -9,6 +10,7 @@
 #ifndef LILY_BACKEND_CPU_ATTN_H
 #define LILY_BACKEND_CPU_ATTN_H
 
+#ifdef LANES
 #include <math.h>
 #include <string.h>
 
@@ -205,4 +207,5 @@ static void attention(const struct attn_job *j)
         attend(&a, j, false);
 }
 
+#endif
 #endif

@@ -175,6 +175,18 @@ static const struct backend_ops cpu_ops = {
     .joules = cpu_joules,
 };
 
+/*
+ * Digits of activations for 4-bit matrices: chosen by phase, tier and mode, never by the number of rows. Two digits are as
+ * good as fp32 where the products of many rows are bound by arithmetic, and faster wherever a tier multiplies bytes. Three
+ * are as exact as fp32, and with VNNI decode reads memory faster by them; AVX2 has no such gain, plain C keeps fp32.
+ */
+static int digits_of(enum cpu_tier tier, enum phase phase)
+{
+    bool vnni = tier == CPU_AVX512 || tier == CPU_AMX;
+    if (phase == PHASE_DECODE) return vnni ? 3 : 0;
+    return vnni || tier == CPU_AVX2 ? 2 : 0;
+}
+
 lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, struct lily_err *err)
 {
     *out = NULL;
@@ -184,6 +196,8 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     c->base.limits = (struct backend_limits){o->max_rows, o->max_logits};
     snprintf(c->base.code, sizeof c->base.code, "cpu %s %s", cpu_tier_name(o->tier), o->kv_f32 ? "f32" : "bf16");
     cpu_kernels_init(&c->kernels, o->tier);
+    c->fast = o->fast;
+    for (int phase = PHASE_PREFILL; phase <= PHASE_DECODE; phase++) c->digits[phase] = digits_of(c->kernels.tier, (enum phase)phase);
     c->place = mem_new(sizeof *c->place * (size_t)o->max_rows);
     rotary_frequencies(o->shape.rope_theta, c->frequency);
     lily_status st = pool_create(o->threads, &c->pool, err);

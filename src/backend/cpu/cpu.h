@@ -19,6 +19,7 @@ struct cpu_options {
     enum cpu_tier tier;
     int max_rows, max_logits;
     bool kv_f32;
+    bool fast; /* the routed experts read one digit of the normed rows */
     size_t state_bytes; /* memory for the states of all sequences and borders */
 };
 
@@ -51,6 +52,7 @@ struct expert_group {
 struct workspace {
     float *x;            /* (n, hidden) residual stream */
     struct act norm;     /* (n, hidden) normed input of a mixer or of the experts */
+    struct act routed;   /* norm for the routed experts where they read other digits: count 0 otherwise */
     float *rotary;       /* (n, 64): cos of 32 frequencies, then sin */
     float *qkv;          /* (n, ld_qkv) pre-convolution rows */
     float *conv;         /* (n, conv_dim) */
@@ -86,6 +88,8 @@ struct cpu_backend {
     const struct batch *batch;  /* borrowed between begin and end */
     struct row_place *place;    /* owned; (max_rows) */
     double frequency[ROTARY_DIM / 2]; /* radians per position */
+    int digits[2]; /* of each phase: digits of activations for 4-bit matrices; 0: fp32 */
+    bool fast;
 };
 
 static inline struct cpu_backend *cpu_of(struct backend *be)
@@ -101,6 +105,26 @@ static inline int round_up(int n, int unit)
 lily_status workspace_new(struct workspace *ws, const struct model_shape *s, int max_rows, int max_logits,
                           struct lily_err *err);
 void workspace_free(struct workspace *ws);
+
+/* Rows of `a` from `row` on; their digits, too. */
+struct act act_from(const struct act *a, long row);
+/* Completes n groups of 64 of one row, from `group` on: their sums, and their digits where this phase multiplies with them. */
+void act_groups(const struct cpu_backend *c, const struct act *a, long row, int group, int n);
+
+/* One matrix times n rows of act; `rows` lists them, NULL: 0 … n-1. */
+struct product {
+    const struct matrix *matrix;
+    int expert;
+    const struct act *act;
+    const int32_t *rows;
+    int n;
+    float *y; /* (n, ldy) */
+    int ldy;
+};
+/* Row blocks first … last-1, a few at a time with a few rows at a time, so that both stay in the second-level cache. */
+void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last);
+/* Rows that belong together in one call of a matrix kernel. */
+int product_piece(const struct act *act);
 
 /* y[i] = matrix * act row i for the batch's rows, on all threads; y has leading dimension ldy. */
 struct linear {

@@ -32,8 +32,8 @@ ALWAYS_INLINE float digits_scale(uint32_t top_bits, int count, float *factor)
 
 /* Rows of a job that are computed together. */
 struct digit_rows {
-    const int8_t *d[4];
-    const float *scales[4], *sums[4];
+    const int8_t *d[8];
+    const float *scales[8], *sums[8];
 };
 
 ALWAYS_INLINE void take_digit_rows(struct digit_rows *r, const struct digit_job *j, int first, int count)

@@ -30,11 +30,26 @@ enum {
     F32_TILE_BYTES = 4096
 };
 
+/*
+ * Activation rows as integers, for Q4 matrices: in each group of 64 values x is close to scale * v, where v is `count` signed
+ * digits of base 256. One digit is off by at most 1/254 of the group's largest value, two by 1/65000, three by 2^-23, which
+ * is what fp32 itself rounds away. Products with 4-bit codes are then sums of whole numbers: exact, in any order, the same
+ * bits on every tier.
+ */
+struct digits {
+    int8_t *d;     /* (n) rows of digits_row_bytes, each (ld/64, count, 64): the most significant digit first */
+    float *scales; /* (n, ld/64) */
+    float *sums;   /* (n, ld/64): of scale * v */
+    int ld, count; /* ld: multiple of 128; count: 1 … DIGITS_MAX */
+};
+enum { DIGITS_MAX = 3 };
+
 /* Activation rows as the matrix kernels read them. */
 struct act {
     float *x;    /* (n, ld) fp32, zero from the logical width to ld */
     float *sums; /* (n, ld/64): the sum of each group of 64 */
     int ld;      /* multiple of 128 */
+    struct digits digits; /* the same rows as integers; count 0: not made */
 };
 
 /* One row block times n activation rows. */
@@ -48,20 +63,6 @@ struct block_job {
     int ldy;
 };
 
-/*
- * Activation rows as integers, for Q4 matrices: in each group of 64 values x is close to scale * v, where v is `count` signed
- * digits of base 256. One digit is off by at most 1/254 of the group's largest value, two by 1/65000, three by 2^-23, which
- * is what fp32 itself rounds away. Products with 4-bit codes are then sums of whole numbers: exact, in any order, the same
- * bits on every tier.
- */
-struct digits {
-    int8_t *d;     /* (n, ld/64, count, 64), the most significant digit first */
-    float *scales; /* (n, ld/64) */
-    float *sums;   /* (n, ld/64): of scale * v */
-    int ld, count; /* ld: multiple of 128; count: 1 … DIGITS_MAX */
-};
-enum { DIGITS_MAX = 3 };
-
 /* The groups of one row from a certain one on; pointers as in struct digits. */
 struct digit_row {
     int8_t *d;
@@ -69,10 +70,17 @@ struct digit_row {
     int count;
 };
 
+/* An odd number of lines, so that rows of a power of two do not fall on the same places of a cache. */
+static inline long digits_row_bytes(int ld, int count)
+{
+    return (long)ld * count + QUANT_GROUP;
+}
+
 static inline struct digit_row digit_row(const struct digits *a, long row, int group)
 {
     long at = row * (a->ld / QUANT_GROUP) + group;
-    return (struct digit_row){a->d + at * a->count * QUANT_GROUP, a->scales + at, a->sums + at, a->count};
+    int8_t *d = a->d + row * digits_row_bytes(a->ld, a->count) + (long)group * a->count * QUANT_GROUP;
+    return (struct digit_row){d, a->scales + at, a->sums + at, a->count};
 }
 
 /* As block_job. */
@@ -157,6 +165,7 @@ void cpu_kernels_init(struct cpu_kernels *k, enum cpu_tier tier);
 void cpu_kernels_scalar(struct cpu_kernels *k);
 void cpu_kernels_avx2(struct cpu_kernels *k);
 void cpu_kernels_avx512(struct cpu_kernels *k);
+void cpu_kernels_amx(struct cpu_kernels *k);
 void cpu_kernels_neon(struct cpu_kernels *k);
 
 #endif

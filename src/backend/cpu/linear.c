@@ -8,6 +8,40 @@ struct linear_job {
     const struct act *act;
 };
 
+int product_piece(const struct act *act)
+{
+    return act->digits.count ? 64 : 48;
+}
+
+/* All blocks of a run with one piece of the rows. */
+static void product_run(const struct cpu_backend *c, const struct product *p, long first, long last, int from, int n)
+{
+    struct act act = p->rows ? *p->act : act_from(p->act, from);
+    for (long block = first; block < last; block++) {
+        struct block_job job = {.block = matrix_block(p->matrix, p->expert, (int)block),
+                                .col_tiles = p->matrix->col_tiles,
+                                .act = &act,
+                                .rows = p->rows ? p->rows + from : NULL,
+                                .n = n,
+                                .y = p->y + (long)from * p->ldy + block * BLOCK_ROWS,
+                                .ldy = p->ldy};
+        matrix_run(&c->kernels, p->matrix, &job);
+    }
+}
+
+void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last)
+{
+    enum { BLOCKS = 8 };
+    int piece = product_piece(p->act);
+    if (p->n <= piece) {
+        product_run(c, p, first, last, 0, p->n);
+        return;
+    }
+    for (long block = first; block < last; block += BLOCKS)
+        for (int from = 0; from < p->n; from += piece)
+            product_run(c, p, block, block + BLOCKS < last ? block + BLOCKS : last, from, p->n - from < piece ? p->n - from : piece);
+}
+
 /* Row blocks of all products in one list, cut evenly. */
 static void linear_part(void *arg, int thread, int n_threads)
 {
@@ -19,15 +53,8 @@ static void linear_part(void *arg, int thread, int n_threads)
         const struct linear *l = &j->l[i];
         long first = lo > before ? lo - before : 0, last = hi - before;
         if (last > l->matrix->n_blocks) last = l->matrix->n_blocks;
-        for (long block = first; block < last; block++) {
-            struct block_job job = {.block = matrix_block(l->matrix, 0, (int)block),
-                                    .col_tiles = l->matrix->col_tiles,
-                                    .act = j->act,
-                                    .n = j->n_rows,
-                                    .y = l->y + block * BLOCK_ROWS,
-                                    .ldy = l->ldy};
-            matrix_run(&j->c->kernels, l->matrix, &job);
-        }
+        struct product p = {.matrix = l->matrix, .act = j->act, .n = j->n_rows, .y = l->y, .ldy = l->ldy};
+        product_blocks(j->c, &p, first, last);
         before += l->matrix->n_blocks;
     }
 }
@@ -36,6 +63,23 @@ void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, con
 {
     struct linear_job job = {c, l, n_linear, n_rows, act};
     pool_run(c->pool, linear_part, &job);
+}
+
+struct act act_from(const struct act *a, long row)
+{
+    struct digit_row first = digit_row(&a->digits, row, 0);
+    struct act out = {.x = a->x + row * a->ld, .sums = a->sums + row * (a->ld / QUANT_GROUP), .ld = a->ld};
+    out.digits = (struct digits){first.d, first.scales, first.sums, a->ld, a->digits.count};
+    return out;
+}
+
+void act_groups(const struct cpu_backend *c, const struct act *a, long row, int group, int n)
+{
+    const float *x = a->x + row * a->ld + (long)group * QUANT_GROUP;
+    c->kernels.group_sums(a->sums + row * (a->ld / QUANT_GROUP) + group, x, n);
+    if (!a->digits.count) return;
+    struct digit_row out = digit_row(&a->digits, row, group);
+    c->kernels.split_digits(&out, x, n);
 }
 
 struct norm_job {
@@ -54,7 +98,7 @@ static void norm_part(void *arg, int thread, int n_threads)
     for (long t = lo; t < hi; t++) {
         float *row = j->out->x + t * j->out->ld;
         j->c->kernels.rms_norm(row, j->x + t * s->hidden, j->w->data, s->hidden, s->rms_eps);
-        j->c->kernels.group_sums(j->out->sums + t * (j->out->ld / QUANT_GROUP), row, s->hidden / QUANT_GROUP);
+        act_groups(j->c, j->out, t, 0, s->hidden / QUANT_GROUP);
     }
 }
 

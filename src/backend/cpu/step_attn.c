@@ -93,8 +93,7 @@ static void attend(const struct attn_step *j, const struct attn_unit *u)
             float *o = out + (long)h * HEAD_DIM;
             c->kernels.sigmoid_mul(o, o, q + (long)h * 2 * HEAD_DIM + HEAD_DIM, HEAD_DIM);
         }
-        c->kernels.group_sums(ws->mixed.sums + (long)(u->row + t) * (ws->mixed.ld / QUANT_GROUP) + (long)u->head * (HEAD_DIM / QUANT_GROUP),
-                              out, u->n_heads * (HEAD_DIM / QUANT_GROUP));
+        act_groups(c, &ws->mixed, u->row + t, u->head * (HEAD_DIM / QUANT_GROUP), u->n_heads * (HEAD_DIM / QUANT_GROUP));
     }
 }
 

@@ -2,10 +2,18 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/rotary.h"
 
+static void set_digits(struct cpu_backend *c, int count)
+{
+    struct act *all[] = {&c->ws.norm, &c->ws.mixed, &c->ws.inner, &c->ws.shared, &c->ws.head};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->digits.count = count;
+    c->ws.routed.digits.count = c->fast && count == 2 ? 1 : 0;
+}
+
 void cpu_step_begin(struct backend *be, const struct batch *batch)
 {
     struct cpu_backend *c = cpu_of(be);
     c->batch = batch;
+    set_digits(c, c->digits[batch->phase]);
     int row = 0;
     for (int i = 0; i < batch->n_seqs; i++)
         for (int t = 0; t < batch->seqs[i].n; t++, row++)
@@ -27,7 +35,7 @@ void cpu_step_head(struct backend *be, const struct vector *norm, const struct m
     for (int i = 0; i < b->n_logits; i++) {
         float *row = c->ws.head.x + (long)i * c->ws.head.ld;
         c->kernels.rms_norm(row, c->ws.x + (long)b->logit_rows[i] * s->hidden, norm->data, s->hidden, s->rms_eps);
-        c->kernels.group_sums(c->ws.head.sums + (long)i * (c->ws.head.ld / QUANT_GROUP), row, s->hidden / QUANT_GROUP);
+        act_groups(c, &c->ws.head, i, 0, s->hidden / QUANT_GROUP);
     }
     if (!b->n_logits) return;
     struct linear l = {head, b->logits, shape_logits_ld(s)};

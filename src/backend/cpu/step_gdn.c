@@ -125,8 +125,7 @@ static void gated_norm_part(void *arg, int thread, int n_threads)
         long t = i / s->n_gdn_v_heads, head = i % s->n_gdn_v_heads;
         float *o = ws->mixed.x + t * ws->mixed.ld + head * GDN_DIM;
         j->c->kernels.gated_norm(o, o, j->w->out_norm->data, ws->z + t * ws->ld_z + head * GDN_DIM, s->rms_eps);
-        j->c->kernels.group_sums(ws->mixed.sums + t * (ws->mixed.ld / QUANT_GROUP) + head * (GDN_DIM / QUANT_GROUP), o,
-                                 GDN_DIM / QUANT_GROUP);
+        act_groups(j->c, &ws->mixed, t, (int)head * (GDN_DIM / QUANT_GROUP), GDN_DIM / QUANT_GROUP);
     }
 }
 

@@ -40,12 +40,25 @@ static void group_slots(struct workspace *ws, int n_rows, int n_experts)
     }
 }
 
+/* The fast mode's coarser digits of the normed rows. */
+static void routed_part(void *arg, int thread, int n_threads)
+{
+    struct cpu_backend *c = arg;
+    long lo, hi;
+    pool_range(c->batch->n_rows, thread, n_threads, &lo, &hi);
+    for (long t = lo; t < hi; t++) {
+        struct digit_row out = digit_row(&c->ws.routed.digits, t, 0);
+        c->kernels.split_digits(&out, c->ws.norm.x + t * c->ws.norm.ld, c->base.shape.hidden / QUANT_GROUP);
+    }
+}
+
 void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
     int n = c->batch->n_rows, n_experts = be->shape.n_experts;
     cpu_norm_rows(c, ws->x, w->norm, &ws->norm);
+    if (ws->routed.digits.count) pool_run(c->pool, routed_part, c);
     struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
     cpu_linear(c, l, 2, &ws->norm, n);
     for (int t = 0; t < n; t++)
@@ -90,50 +103,50 @@ static void take_blocks(struct share *s, int blocks, int n_rows, int *first, int
 struct expert_run {
     const struct matrix *gate, *up, *down;
     int expert;
-    const int32_t *rows; /* batch rows; NULL: all in order */
+    const struct act *in; /* the batch's normed rows */
+    const int32_t *rows;  /* those of the expert; NULL: all in order */
     int first, n;        /* rows of inner and out */
     struct act *inner;
     float *out;          /* (…, ld_hidden) */
 };
 
-/* inner = silu(gate*x) * (up*x) for one row block, 64 rows at a time so that both halves stay in cache. */
-static void inner_block(struct cpu_backend *c, const struct expert_run *e, int block)
+/* inner = silu(gate*x) * (up*x) for one row block and a piece of the rows. */
+static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int block, int from, int n)
 {
-    enum { PIECE = 64 };
-    float gate[PIECE * BLOCK_ROWS], up[PIECE * BLOCK_ROWS];
-    int32_t rows[PIECE];
-    for (int i = 0; i < e->n; i += PIECE) {
-        int n = e->n - i < PIECE ? e->n - i : PIECE;
-        for (int r = 0; r < n; r++) rows[r] = e->rows ? e->rows[i + r] : i + r;
-        struct block_job job = {.block = matrix_block(e->gate, e->expert, block),
-                                .col_tiles = e->gate->col_tiles,
-                                .act = &c->ws.norm,
-                                .rows = rows,
-                                .n = n,
-                                .y = gate,
-                                .ldy = BLOCK_ROWS};
-        matrix_run(&c->kernels, e->gate, &job);
-        job.block = matrix_block(e->up, e->expert, block);
-        job.y = up;
-        matrix_run(&c->kernels, e->up, &job);
-        for (int r = 0; r < n; r++)
-            c->kernels.silu_mul(e->inner->x + (long)(e->first + i + r) * e->inner->ld + (long)block * BLOCK_ROWS,
-                                gate + r * BLOCK_ROWS, up + r * BLOCK_ROWS, BLOCK_ROWS);
-    }
+    enum { MAX_PIECE = 64 };
+    float gate[MAX_PIECE * BLOCK_ROWS] __attribute__((aligned(64))), up[MAX_PIECE * BLOCK_ROWS] __attribute__((aligned(64)));
+    struct act act = e->rows ? *e->in : act_from(e->in, from);
+    struct block_job job = {.block = matrix_block(e->gate, e->expert, block),
+                            .col_tiles = e->gate->col_tiles,
+                            .act = &act,
+                            .rows = e->rows ? e->rows + from : NULL,
+                            .n = n,
+                            .y = gate,
+                            .ldy = BLOCK_ROWS};
+    matrix_run(&c->kernels, e->gate, &job);
+    job.block = matrix_block(e->up, e->expert, block);
+    job.y = up;
+    matrix_run(&c->kernels, e->up, &job);
+    for (int r = 0; r < n; r++)
+        c->kernels.silu_mul(e->inner->x + (long)(e->first + from + r) * e->inner->ld + (long)block * BLOCK_ROWS,
+                            gate + r * BLOCK_ROWS, up + r * BLOCK_ROWS, BLOCK_ROWS);
 }
 
-static void down_block(struct cpu_backend *c, const struct expert_run *e, int block)
+/* A few blocks of gate and up at a time with a piece of the rows, as product_blocks does it. */
+static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, int first, int last)
 {
-    struct act in = *e->inner;
-    in.x += (long)e->first * in.ld;
-    in.sums += (long)e->first * (in.ld / QUANT_GROUP);
-    struct block_job job = {.block = matrix_block(e->down, e->expert, block),
-                            .col_tiles = e->down->col_tiles,
-                            .act = &in,
-                            .n = e->n,
-                            .y = e->out + (long)e->first * c->ws.ld_hidden + (long)block * BLOCK_ROWS,
-                            .ldy = c->ws.ld_hidden};
-    matrix_run(&c->kernels, e->down, &job);
+    enum { BLOCKS = 4 };
+    int piece = product_piece(e->in);
+    for (int block = first; block < last; block += BLOCKS)
+        for (int from = 0; from < e->n; from += piece)
+            for (int b = block; b < last && b < block + BLOCKS; b++) inner_piece(c, e, b, from, e->n - from < piece ? e->n - from : piece);
+}
+
+static void down_blocks(struct cpu_backend *c, const struct expert_run *e, int first, int last)
+{
+    struct act in = act_from(e->inner, e->first);
+    struct product p = {e->down, e->expert, &in, NULL, e->n, e->out + (long)e->first * c->ws.ld_hidden, c->ws.ld_hidden};
+    product_blocks(c, &p, first, last);
 }
 
 static struct expert_run shared_run(const struct expert_job *j)
@@ -142,6 +155,7 @@ static struct expert_run shared_run(const struct expert_job *j)
     return (struct expert_run){.gate = j->w->shared_gate_proj,
                                .up = j->w->shared_up,
                                .down = j->w->shared_down,
+                               .in = &ws->norm,
                                .n = j->c->batch->n_rows,
                                .inner = &ws->shared,
                                .out = ws->shared_out};
@@ -153,6 +167,7 @@ static struct expert_run routed_run(const struct expert_job *j, const struct exp
     return (struct expert_run){.gate = j->w->gate,
                                .up = j->w->up,
                                .down = j->w->down,
+                               .in = ws->routed.digits.count ? &ws->routed : &ws->norm,
                                .expert = g->expert,
                                .rows = ws->slot_token + g->first,
                                .first = g->first,
@@ -161,20 +176,20 @@ static struct expert_run routed_run(const struct expert_job *j, const struct exp
                                .out = ws->expert_out};
 }
 
-typedef void (*block_fn)(struct cpu_backend *c, const struct expert_run *e, int block);
+typedef void (*blocks_fn)(struct cpu_backend *c, const struct expert_run *e, int first, int last);
 
 /* Runs fn over this thread's share of the row blocks of the shared and of every chosen expert. */
-static void run_share(const struct expert_job *j, struct share share, int blocks, int shared_blocks, block_fn fn)
+static void run_share(const struct expert_job *j, struct share share, int blocks, int shared_blocks, blocks_fn fn)
 {
     int first, last;
     struct expert_run e = shared_run(j);
     take_blocks(&share, shared_blocks, e.n, &first, &last);
-    for (int b = first; b < last; b++) fn(j->c, &e, b);
+    fn(j->c, &e, first, last);
     for (int g = 0; g < j->c->ws.n_groups; g++) {
         take_blocks(&share, blocks, j->c->ws.groups[g].n, &first, &last);
         if (first == last) continue;
         e = routed_run(j, &j->c->ws.groups[g]);
-        for (int b = first; b < last; b++) fn(j->c, &e, b);
+        fn(j->c, &e, first, last);
     }
 }
 
@@ -182,13 +197,12 @@ static void inner_part(void *arg, int thread, int n_threads)
 {
     const struct expert_job *j = arg;
     int blocks = j->w->gate->n_blocks, shared_blocks = j->w->shared_gate_proj->n_blocks;
-    run_share(j, share_of(j->c, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, inner_block);
+    run_share(j, share_of(j->c, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, inner_blocks);
 }
 
 static void sums_of(struct cpu_backend *c, struct act *a, long lo, long hi, int width)
 {
-    for (long r = lo; r < hi; r++)
-        c->kernels.group_sums(a->sums + r * (a->ld / QUANT_GROUP), a->x + r * a->ld, width / QUANT_GROUP);
+    for (long r = lo; r < hi; r++) act_groups(c, a, r, 0, width / QUANT_GROUP);
 }
 
 static void sums_part(void *arg, int thread, int n_threads)
@@ -206,7 +220,7 @@ static void down_part(void *arg, int thread, int n_threads)
 {
     const struct expert_job *j = arg;
     int blocks = j->w->down->n_blocks, shared_blocks = j->w->shared_down->n_blocks;
-    run_share(j, share_of(j->c, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, down_block);
+    run_share(j, share_of(j->c, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, down_blocks);
 }
 
 /* x += sum of the chosen experts by weight, best first, + sigmoid(shared gate) * shared expert. */

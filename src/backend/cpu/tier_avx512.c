@@ -1,4 +1,4 @@
-/* The AVX-512 tier's table: needs AVX-512 F, BW, VL and DQ. */
+/* The AVX-512 tier's table: needs AVX-512 F, BW, VL, DQ and VNNI. */
 #include "backend/cpu/vec_avx512.h"
 
 void cpu_kernels_avx512(struct cpu_kernels *k)
@@ -7,4 +7,5 @@ void cpu_kernels_avx512(struct cpu_kernels *k)
     cpu_kernels_avx512_matmul(k);
     cpu_kernels_avx512_mix(k);
     cpu_kernels_avx512_elem(k);
+    k->matmul_q4_digits = cpu_digits_avx512;
 }

@@ -22,7 +22,7 @@ ALWAYS_INLINE __m256 load_bf16(const void *p)
 
 /* Names for code that is written once for every vector width (attn.h). max of a NaN and b is b. */
 typedef __m256 vec;
-enum { LANES = 8 };
+#define LANES 8
 #define vec_load(p) _mm256_loadu_ps(p)
 #define vec_store(p, x) _mm256_storeu_ps(p, x)
 #define vec_all(x) _mm256_set1_ps(x)

@@ -9,6 +9,7 @@
 void cpu_kernels_avx512_matmul(struct cpu_kernels *k);
 void cpu_kernels_avx512_mix(struct cpu_kernels *k);
 void cpu_kernels_avx512_elem(struct cpu_kernels *k);
+void cpu_digits_avx512(const struct digit_job *job); /* for the AMX tier, too */
 
 #ifdef __AVX512F__
 #include <immintrin.h>
@@ -21,7 +22,7 @@ ALWAYS_INLINE __m512 load16_bf16(const void *p)
 
 /* Names for code that is written once for every vector width (attn.h). max of a NaN and b is b. */
 typedef __m512 vec;
-enum { LANES = 16 };
+#define LANES 16
 #define vec_load(p) _mm512_loadu_ps(p)
 #define vec_store(p, x) _mm512_storeu_ps(p, x)
 #define vec_all(x) _mm512_set1_ps(x)

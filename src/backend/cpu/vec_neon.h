@@ -21,7 +21,7 @@ ALWAYS_INLINE float32x4_t load4_bf16(const uint8_t *p)
 
 /* Names for code that is written once for every vector width (attn.h). max of a NaN and b is b. */
 typedef float32x4_t vec;
-enum { LANES = 4 };
+#define LANES 4
 #define vec_load(p) vld1q_f32(p)
 #define vec_store(p, x) vst1q_f32(p, x)
 #define vec_all(x) vdupq_n_f32(x)

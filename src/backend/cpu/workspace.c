@@ -28,6 +28,8 @@ static struct act carve_act(struct carver *c, size_t rows, int width)
     struct act a = {.ld = round_up(width, 128)};
     a.x = carve_floats(c, rows, a.ld);
     a.sums = carve_floats(c, rows, a.ld / QUANT_GROUP);
+    a.digits = (struct digits){carve(c, rows * (size_t)digits_row_bytes(a.ld, DIGITS_MAX)), carve_floats(c, rows, a.ld / QUANT_GROUP),
+                               carve_floats(c, rows, a.ld / QUANT_GROUP), a.ld, 0};
     return a;
 }
 
@@ -45,6 +47,9 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->ld_hidden = round_up(s->hidden, BLOCK_ROWS);
     ws->x = carve_floats(c, n, s->hidden);
     ws->norm = carve_act(c, n, s->hidden);
+    ws->routed = ws->norm;
+    ws->routed.digits = (struct digits){carve(c, n * (size_t)digits_row_bytes(ws->norm.ld, 1)), carve_floats(c, n, ws->norm.ld / QUANT_GROUP),
+                                        carve_floats(c, n, ws->norm.ld / QUANT_GROUP), ws->norm.ld, 0};
     ws->rotary = carve_floats(c, n, ROTARY_DIM);
     ws->qkv = carve_floats(c, n, ws->ld_qkv);
     ws->conv = carve_floats(c, n, ws->ld_qkv);
