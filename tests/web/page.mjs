@@ -80,6 +80,16 @@ export async function settled(page) {
   }
 }
 
+/** Runs f and returns the tasks of the page's main thread meanwhile, the longest first: {wall, cpu} in ms. */
+export async function tasksOf(page, f) {
+  await browser.startTracing(page, { categories: ["-*", "disabled-by-default-devtools.timeline", "__metadata"] });
+  await f();
+  const { traceEvents: all } = JSON.parse((await browser.stopTracing()).toString());
+  // The page's own process is the one whose main thread did the most.
+  const mains = all.filter((e) => e.name === "thread_name" && e.args.name === "CrRendererMain").map((e) => all.filter((t) => t.name === "RunTask" && t.tid === e.tid && t.pid === e.pid));
+  return mains.reduce((a, b) => (b.length > a.length ? b : a), []).map((t) => ({ wall: t.dur / 1000, cpu: t.tdur / 1000 })).sort((a, b) => b.cpu - a.cpu);
+}
+
 export const screen = (page, name) => page.screenshot({ path: join(SCREENS, name + ".png") });
 
 export function equal(found, expected, what = "") {

@@ -221,6 +221,11 @@ talk("calls of tools are shown", async (page) => {
   equal(JSON.parse(await a.locator(".call pre").innerText()), { city: "Porto <b>" });
 });
 
+talk("why not more, at once behind the answer", async (page) => {
+  await say(page, script("Hello", plain({ text: "word ", delay_ms: 10, repeat: 60 })));
+  equal(await (await answer(page)).locator(".why").count(), 1);
+});
+
 talk("numbers stand under the answer", async (page) => {
   await say(page, "Hello ".repeat(100));
   await answer(page);

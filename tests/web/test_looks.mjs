@@ -77,7 +77,7 @@ test("the machine, with the demo model", async () => {
   await until(async () => /ready/.test(await page.locator(".tiles").innerText()), "the state");
   await sleep(3500);
   ok((await page.locator(".gauge").count()) === 1 && /planned/.test(await page.locator(".machine").innerText()), "the plan");
-  ok(await page.locator(".segment.weights").evaluate((e) => e.getBoundingClientRect().width > 20), "a bar");
+  ok(await page.locator(".segment.kv").evaluate((e) => e.getBoundingClientRect().width > 20), "a bar");
   const drawn = await page.locator("canvas").evaluate((c) => c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((v) => v));
   ok(drawn, "a plot");
   await screen(page, "machine-light");

@@ -97,7 +97,6 @@ export class Chat {
       branch: (m, step) => this.branch(m, step),
       edit: (m, text) => this.#ask(m.parent, text),
       again: (m) => this.again(m),
-      shown: () => this.scroll.follow(),
     };
   }
 
@@ -194,7 +193,6 @@ export class Chat {
       store.put([], [{ ...run.message, finish: "dropped" }]);
     }
     this.changed.clear();
-    this.scroll.follow();
   }
 
   #ended(run) {

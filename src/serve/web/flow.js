@@ -6,13 +6,11 @@ import { el } from "./dom.js";
 import { Code, dressCode } from "./code.js";
 import { drop, hasMarkdown, newId, parse, sanitize } from "./markdown.js";
 
-const PIECE = 6000, BLOCKS = 24, BUDGET_MS = 10;
+const PIECE = 3000, BLOCKS = 24, BUDGET_MS = 6;
 
 export class Flow {
-  /** @param {HTMLElement} root @param {() => void} [shown] called when something new is to be seen */
-  constructor(root, shown = () => {}) {
-    this.root = root;
-    this.shown = shown;
+  /** @param {HTMLElement} root */
+  constructor(root) {
     this.id = newId();
     this.text = "";
     this.sent = 0;
@@ -36,11 +34,6 @@ export class Flow {
   free() {
     this.over = true;
     drop(this.id);
-  }
-
-  /** Everything is on the screen. */
-  get done() {
-    return this.ended && this.over;
   }
 
   #plan() {
@@ -89,7 +82,6 @@ export class Flow {
     if (text) {
       if (!this.line || this.line.textContent.length > PIECE) this.#place((this.line = el("div", { class: "plain" })));
       this.line.append(text);
-      this.shown();
     }
     if (this.sent < this.text.length) this.#plan();
     else if (this.ended) this.over = true;
@@ -101,7 +93,6 @@ export class Flow {
     let n = 0;
     while (n < this.ops.length && performance.now() < until) this.#apply(this.ops[n++]);
     this.ops.splice(0, n);
-    if (n) this.shown();
     if (this.ops.length || this.sent < this.text.length || this.ended) this.#plan();
   }
 

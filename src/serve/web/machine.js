@@ -80,7 +80,7 @@ export class Machine {
     this.tiles.mStatus.set(t("s_" + s.status), s.status);
     this.tiles.mActive.set(number(s.active));
     this.tiles.mQueued.set(number(s.queued) + " / " + number(s.queue_limit));
-    this.tiles.mContext.set(number(s.context) + " " + t("mTokens"));
+    this.tiles.mContext.set(number(s.context));
     if (s.uptime_s !== undefined) this.tiles.mUptime.set(duration(Math.round(s.uptime_s) * 1000));
     this.gauge.show(s);
     this.plot.show(s.history);

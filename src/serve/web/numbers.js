@@ -26,7 +26,7 @@ export function numbersLine(box, m, writing) {
   if (n.speed) parts.push(t("nSpeed", { x: number(n.speed, n.speed < 100 ? 1 : 0) }));
   if (n.tokens) parts.push(t("nTokens", { n: n.tokens }));
   if (n.prompt) parts.push(t("nReused", { a: n.reused || 0, b: n.prompt }));
-  const key = parts.join();
+  const key = [writing, ...parts].join();
   if (box.dataset.key === key) return;
   box.dataset.key = key;
   while (box.children.length > parts.length) box.lastChild.remove();

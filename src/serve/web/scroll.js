@@ -12,7 +12,10 @@ export class Scroll {
     // Whoever scrolls up wants to stay there, also when the text grows in the same moment.
     box.addEventListener("wheel", (e) => e.deltaY < 0 && (this.atEnd = false), { passive: true });
     button.addEventListener("click", () => this.toEnd(true));
-    new ResizeObserver(() => this.follow()).observe(box);
+    // Told behind the layout of a frame, so that nothing is laid out twice.
+    const grown = new ResizeObserver(() => this.follow());
+    grown.observe(box);
+    grown.observe(box.firstElementChild);
   }
 
   #look() {

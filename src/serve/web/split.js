@@ -4,7 +4,7 @@
  * and paragraphs are cut where it shows least. Runs in the worker; needs a parser in the form of marked.
  */
 
-const LONGEST = 6000, HARDEST = 24000;
+const LONGEST = 3000, HARDEST = 12000;
 const FENCE = /^(`{3,}|~{3,})([^\n`]*)\n/m;
 const MAYBE_FENCE = /^(?:`{1,2}|~{1,2}|(?:`{3,}|~{3,})[^`\n]*)$/;
 

@@ -8,6 +8,7 @@ import { duration, t } from "./texts.js";
 /** @typedef {import("./tree.js").Message} Message */
 
 const LONG = 1200; // letters
+const NUMBERS_MS = 200;
 
 /**
  * What a view asks of the chat.
@@ -15,7 +16,6 @@ const LONG = 1200; // letters
  * @property {(m: Message, step: number) => void} branch
  * @property {(m: Message, text: string) => void} edit
  * @property {(m: Message) => void} again
- * @property {() => void} shown   something new is to be seen
  */
 
 export class MessageView {
@@ -23,6 +23,7 @@ export class MessageView {
   constructor(message, deeds) {
     this.message = message;
     this.deeds = deeds;
+    this.numbersAt = 0;
     const user = message.role === "user";
     this.body = el("div", { class: user ? "bubble" : "prose" });
     this.actions = el("div", { class: "actions" });
@@ -39,7 +40,7 @@ export class MessageView {
   }
 
   #makeAssistant() {
-    this.flow = new Flow(this.body, this.deeds.shown);
+    this.flow = new Flow(this.body);
     this.thought = this.#makeThought();
     this.calls = el("div", { class: "calls" });
     this.progress = el("div", { class: "progress" });
@@ -54,7 +55,7 @@ export class MessageView {
     this.thoughtBody = el("div", { class: "prose quiet" });
     const box = el("details", { class: "thought", hidden: true }, el("summary", {}, icon("think"), this.thoughtTime, icon("down")), this.thoughtBody);
     box.addEventListener("toggle", () => {
-      if (box.open && !this.thoughtFlow) this.thoughtFlow = new Flow(this.thoughtBody, this.deeds.shown);
+      if (box.open && !this.thoughtFlow) this.thoughtFlow = new Flow(this.thoughtBody);
       if (box.open) this.update(this.writing, this.siblings);
     });
     return box;
@@ -77,6 +78,9 @@ export class MessageView {
     this.#updateCalls(m);
     progressLine(this.progress, writing);
     this.#updateNote(m, writing);
+    // Nobody reads numbers that change in every frame.
+    if (writing && performance.now() < this.numbersAt + NUMBERS_MS) return;
+    this.numbersAt = performance.now();
     numbersLine(this.numbers, m, Boolean(writing));
   }
 
