@@ -13,7 +13,7 @@ const { EventParser } = await load("sse.js");
 const { Writing } = await load("deltas.js");
 const { requestBody } = await load("request.js");
 const { fromText, toText } = await load("transfer.js");
-const { table } = await load("texts.js");
+const { bytes, duration, number, table } = await load("texts.js");
 
 const sandbox = createContext({});
 runInContext(readFileSync(process.env.MARKED || "/usr/share/javascript/marked/marked.umd.min.js", "utf8"), sandbox);
@@ -158,6 +158,13 @@ test("every text is there in both languages, and every key that is used", () => 
   for (const file of ["view.js", "numbers.js", "dialogs.js", "settings.js", "sidebar.js", "chat.js", "welcome.js", "machine.js", "gauge.js", "plot.js", "looks.js", "composer.js", "code.js", "main.js"])
     for (const [, key] of readFileSync("src/serve/web/" + file, "utf8").matchAll(/\bt\("(\w+)"/g)) ok(table[key] || key === "s_", file + ": " + key);
   for (const [, key] of readFileSync("src/serve/web/index.html", "utf8").matchAll(/data-t(?:-label|-hint)?="(\w+)"/g)) ok(table[key], key);
+});
+
+test("numbers in the language's form", () => {
+  globalThis.document = { documentElement: { lang: "en" } };
+  equal([number(0), number(999), number(1000), number(-1234567.891, 2), number(0.5, 1), duration(420), duration(9950), duration(75000), duration(7500000), bytes(1023), bytes(1536), bytes(20e9)], ["0", "999", "1,000", "-1,234,567.89", "0.5", "0.42 s", "9.9 s", "1 min 15 s", "2 h 5 min", "1.00 KiB", "1.50 KiB", "18.6 GiB"]);
+  document.documentElement.lang = "pt";
+  equal([number(1234.5, 1), duration(420)], ["1.234,5", "0,42 s"]);
 });
 
 await run();
