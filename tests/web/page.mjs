@@ -1,6 +1,6 @@
 // What the browser tests share: a server with a script, a page of it, ways to wait, and the count at the end.
 import { spawn } from "node:child_process";
-import { mkdtempSync, mkdirSync, writeFileSync, rmSync } from "node:fs";
+import { mkdtempSync, mkdirSync, readFileSync, writeFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -106,10 +106,18 @@ export async function until(f, what, ms = 10000) {
 const tests = [];
 export const test = (name, f) => tests.push([name, f]);
 
+/** How many tests this program must have, by tests/min_counts: tests may not vanish unseen. */
+function expected() {
+  const name = process.argv[1].replace(/^.*\/|\.mjs$/g, "");
+  const line = readFileSync("tests/min_counts", "utf8").split("\n").find((l) => l.startsWith("check-web " + name + " "));
+  return Number(line?.split(" ")[2] || 0);
+}
+
 /** Runs all tests, or those whose name has the first argument; prints the closing line; ends the process. */
 export async function run(cleanUp = async () => {}) {
   const only = process.argv[2] || "";
   let passed = 0, failed = 0;
+  if (tests.length < expected()) test(`only ${tests.length} tests; tests/min_counts has ${expected()}`, () => ok(false, "tests are missing"));
   for (const [name, f] of tests.filter(([n]) => n.includes(only))) {
     const begun = Date.now();
     try {

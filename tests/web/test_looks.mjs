@@ -45,6 +45,10 @@ for (const theme of ["light", "dark"])
     await sleep(100);
     await screen(page, "chat-" + theme);
     equal(await serious(page), [], "chat");
+    await page.setViewportSize({ width: 1280, height: 1190 });
+    await settled(page);
+    await screen(page, "chat-whole-" + theme);
+    await page.setViewportSize({ width: 1280, height: 800 });
     await page.locator(".thought summary").last().click();
     await page.locator(".why summary").last().click();
     await settled(page);

@@ -40,7 +40,7 @@ export const table = {
   thinking: ["Thinking", "Pensar"],
   thinkingOn: ["The model thinks before it answers", "O modelo pensa antes de responder"],
   greeting: ["What shall we think about?", "Em que vamos pensar?"],
-  greetingSub: ["{model} answers from this machine. Nothing you write leaves it.", "{model} responde desta máquina. Nada do que você escreve sai dela."],
+  greetingSub: ["Answers come from {model}, on this machine. Nothing you write leaves it.", "As respostas vêm de {model}, nesta máquina. Nada do que você escreve sai dela."],
   greetingAlone: ["Answers come from this machine. Nothing you write leaves it.", "As respostas vêm desta máquina. Nada do que você escreve sai dela."],
   try1: ["Tell me a short story about a fox and a lantern.", "Conte uma história curta sobre uma raposa e uma lanterna."],
   try2: ["Explain what a KV cache is, in three sentences.", "Explique o que é um cache KV, em três frases."],
