@@ -81,6 +81,7 @@ struct json *report_json(const struct bench_report *r)
 {
     struct json *top = json_new_object(), *model = json_new_object(), *rows = json_new_array();
     json_put(model, "name", json_new_string(r->model_name));
+    json_put(model, "packed", json_new_bool(model_is_packed(r->model)));
     json_put(model, "kv_bytes", json_new_int(model_kv_bytes(r->model)));
     json_put(model, "load_ms", number(r->load_ms, 1));
     json_put(model, "resident", json_new_int((int64_t)r->resident));
@@ -105,8 +106,9 @@ static void add_limits(const struct bench_report *r, struct buf *out)
 
 static void add_head(const struct bench_report *r, struct buf *out)
 {
-    buf_printf(out, "%s on %s, %s, %d threads; loaded in %.1f s, %.2f GB resident\n", r->model_name, r->cpu, model_device(r->model),
-               model_threads(r->model), r->load_ms / 1e3, (double)r->resident / 1e9);
+    buf_printf(out, "%s on %s, %s, %d threads; loaded in %.1f s%s, %.2f GB resident\n", r->model_name, r->cpu, model_device(r->model),
+               model_threads(r->model), r->load_ms / 1e3, model_is_packed(r->model) ? " from a packed file" : "",
+               (double)r->resident / 1e9);
     add_limits(r, out);
     buf_printf(out, "%slily %s, %s, median of %d round%s%s\n", out->len && out->data[out->len - 1] != '\n' ? "; " : "", LILY_VERSION, r->date,
                r->options->rounds, r->options->rounds == 1 ? "" : "s", r->options->warm_up ? "" : ", no warm-up");

@@ -4,6 +4,7 @@
 
 #include "opt.h"
 
+extern const struct command cmd_pack;
 extern const struct command cmd_run, cmd_chat, cmd_serve, cmd_info, cmd_tokenize, cmd_template, cmd_bench, cmd_synth, cmd_help;
 extern const struct command cmd_quantize, cmd_eval;
 

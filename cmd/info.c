@@ -5,6 +5,7 @@
 
 #include "base/safe.h"
 #include "commands.h"
+#include "model/packing.h"
 #include "model_args.h"
 
 struct info_args {
@@ -139,6 +140,27 @@ static void print_model(const struct bundle *b)
     printf("  sampling    temperature %g, top-k %d, top-p %g\n", c->temperature, c->top_k, c->top_p);
 }
 
+/* The packed file that a run would map; empty: none. */
+static void find_packed(const struct info_args *a, const struct bundle *b, struct buf *out)
+{
+    struct checkpoint *ck;
+    buf_clear(out);
+    if (a->model.packed) {
+        if (strcmp(a->model.packed, "none") != 0) buf_addz(out, a->model.packed);
+        return;
+    }
+    if (checkpoint_open(b->dir, &b->config, &ck, NULL) != LILY_OK) return; /* a run will say what is wrong with it */
+    packing_find(ck, b->dir, out);
+    checkpoint_close(ck);
+}
+
+static void print_packed(const struct buf *packed)
+{
+    printf("  packed file  ");
+    if (packed->len) print_text(packed->data, packed->len);
+    puts(packed->len ? "" : "none: weights are packed while loading (lily pack makes one)");
+}
+
 static void print_plan(const struct memory_plan *p, bool fits)
 {
     const struct {
@@ -173,6 +195,8 @@ static lily_status run_info(void *args, int n, char **words, struct lily_err *er
     LILY_TRY(model_texts(&a->model, &b, err));
     model_plan_want(&a->model, &b.config, 0, &want);
     lily_status st = plan_make(&b.config, &want, &plan, err);
+    struct buf packed = {0};
+    find_packed(a, &b, &packed);
     if (st == LILY_OK || st == LILY_ERR_MEMORY) {
         bool fits = st == LILY_OK;
         st = LILY_OK;
@@ -180,14 +204,17 @@ static lily_status run_info(void *args, int n, char **words, struct lily_err *er
             struct json *top = json_new_object();
             json_put(top, "model", model_json(&b));
             json_put(top, "plan", plan_json(&plan, fits));
+            json_put(top, "packed", packed.len ? json_new_string(packed.data) : json_new_null());
             json_put(top, "machine", machine_json());
             print_json(top);
         } else {
             print_model(&b);
             print_plan(&plan, fits);
+            print_packed(&packed);
             print_machine();
         }
     }
+    buf_free(&packed);
     bundle_close(&b);
     return st;
 }
@@ -198,7 +225,7 @@ const struct command cmd_info = {
     .summary = "show the model, the memory it needs, and the machine",
     .about = "Shows the model, what it would keep in memory, and what this machine offers,\n"
              "without loading any weights. With --json: {model, plan: {weights, kv, borders,\n"
-             "scratch, total, limit, ctx, fits}, machine}; sizes in bytes.",
+             "scratch, total, limit, ctx, fits}, packed, machine}; sizes in bytes.",
     .uses = {{&opts_model, offsetof(struct info_args, model)}, {&opts_json, offsetof(struct info_args, common)}},
     .args_size = sizeof(struct info_args),
     .init = init,

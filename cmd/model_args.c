@@ -54,6 +54,8 @@ static const struct opt options[] = {
      take_tier},
     {"kv", 0, "TYPE", "numbers in the attention cache: bf16, or f32 for twice the memory (default: bf16)", OPT_TAKE, 0, 0, 0, take_kv},
     {"fast", 0, NULL, "read prompts faster with small errors: chosen experts take activations of 8 bits; the measured cost is told at the start", OPT_ON, AT(fast), 0, 0, NULL},
+    {"packed", 0, "FILE", "the packed file to map; none: pack in memory (default: the one that lily pack made, if it matches)",
+     OPT_TEXT, AT(packed), 0, 0, NULL},
     {"memory-limit", 0, "SIZE", "refuse to use more memory than this, as in 24G (default: what is free)", OPT_SIZE, AT(memory_limit),
      1, 0, NULL},
 };
@@ -91,6 +93,7 @@ void model_args_options(const struct model_args *a, struct model_options *o)
     if (a->fast)
         fputs("fast mode: chosen experts read a prompt's activations in 8 bits; over 2,000 tokens of the demo model that costs a KL of 0.0016\n"
               "against exact, the same most likely token on 98.4%, perplexity -0.26%\n", stderr);
+    o->packed = a->packed;
     o->plan.kv_f32 = a->kv_f32;
     o->plan.limit = a->memory_limit;
 }

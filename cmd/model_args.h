@@ -16,6 +16,7 @@ struct model_args {
     int card;          /* --device cuda:N */
     enum cpu_tier tier;
     bool kv_f32, fast;
+    const char *packed;  /* NULL: what matches; "none"; or a file */
     size_t memory_limit; /* 0: what the system has */
 };
 void model_args_init(struct model_args *a);

@@ -50,3 +50,38 @@ struct hash128 hash128_of(const void *data, size_t n)
     XXH128_hash_t h = XXH3_128bits(data, n);
     return (struct hash128){h.low64, h.high64};
 }
+
+struct hash128_run {
+    XXH3_state_t *state; /* owned */
+};
+
+struct hash128_run *hash128_begin(void)
+{
+    struct hash128_run *h = mem_new(sizeof *h);
+    h->state = XXH3_createState();
+    if (!h->state) {
+        fprintf(stderr, "lily: out of memory (hash)\n");
+        abort();
+    }
+    XXH3_128bits_reset(h->state);
+    return h;
+}
+
+void hash128_add(struct hash128_run *h, const void *data, size_t n)
+{
+    XXH3_128bits_update(h->state, data, n);
+}
+
+struct hash128 hash128_take(struct hash128_run *h)
+{
+    XXH128_hash_t v = XXH3_128bits_digest(h->state);
+    XXH3_128bits_reset(h->state);
+    return (struct hash128){v.low64, v.high64};
+}
+
+void hash128_free(struct hash128_run *h)
+{
+    if (!h) return;
+    XXH3_freeState(h->state);
+    free(h);
+}

@@ -19,4 +19,10 @@ struct hash128 {
 };
 struct hash128 hash128_of(const void *data, size_t n);
 
+struct hash128_run; /* opaque running hash; owned by its creator until hash128_free */
+struct hash128_run *hash128_begin(void);
+void hash128_add(struct hash128_run *h, const void *data, size_t n);
+struct hash128 hash128_take(struct hash128_run *h); /* the hash of what was added; begins anew */
+void hash128_free(struct hash128_run *h);
+
 #endif

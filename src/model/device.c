@@ -75,6 +75,8 @@ lily_status device_backend(const struct device_choice *d, const struct model_opt
                             .max_rows = o->max_rows,
                             .max_logits = o->max_rows,
                             .kv_f32 = o->plan.kv_f32,
-                            .state_bytes = state_bytes};
+                            .state_bytes = state_bytes,
+                            .pool = d->pool,
+                            .packed = d->packed};
     return cpu_backend_new(&c, out, err);
 }

@@ -4,7 +4,10 @@
 #ifndef LILY_MODEL_DEVICE_H
 #define LILY_MODEL_DEVICE_H
 
+#include "base/pool.h"
 #include "model/model.h"
+
+struct packed; /* backend/cpu/packed.h */
 
 /* The device of one model, as chosen. */
 struct device_choice {
@@ -12,6 +15,9 @@ struct device_choice {
     int card;        /* its number */
     size_t memory;   /* bytes that are free on it */
     char name[128];  /* "cpu avx2", "cuda NVIDIA H200" */
+    /* For the CPU, set by the caller before device_backend: */
+    struct pool *pool;           /* moved into the backend, also on failure; NULL: made there */
+    const struct packed *packed; /* borrowed by the backend; NULL: matrices are packed in memory */
 };
 
 /* auto: the first card that serves and whose kernels take this shape, else the CPU. A device that was asked for by name

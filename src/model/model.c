@@ -9,12 +9,14 @@
 #include "load/checkpoint.h"
 #include "load/synth.h"
 #include "model/device.h"
+#include "model/packing.h"
 #include "model/weights.h"
 
 struct model {
     struct model_config config;   /* owned */
     struct checkpoint *ck;        /* owned; only while loading */
     struct backend *backend;      /* owned */
+    struct packed *packed;        /* owned; outlives the backend; NULL: matrices were packed in memory */
     struct model_weights weights; /* owned */
     struct memory_plan plan;
     int threads;
@@ -50,8 +52,20 @@ static lily_status settle(struct model *m, struct model_options *o, struct devic
     return check_rows(o, err);
 }
 
+/* The packed file of a CPU run, if there is one. dir: the model's folder, or NULL. */
+static lily_status open_packed(struct model *m, const char *dir, const struct model_options *o, struct device_choice *device,
+                               struct lily_err *err)
+{
+    if (device->cuda) return LILY_OK;
+    LILY_TRY(pool_create(m->threads, &device->pool, err));
+    lily_status st = packing_open(m->ck, dir, o->packed, device->pool, &m->packed, err);
+    if (st != LILY_OK) pool_free(device->pool);
+    device->packed = m->packed;
+    return st;
+}
+
 /* Everything behind the checkpoint: check, plan, backend, weights. */
-static lily_status load_checkpoint(struct model *m, const struct model_options *options, struct lily_err *err)
+static lily_status load_checkpoint(struct model *m, const char *dir, const struct model_options *options, struct lily_err *err)
 {
     struct model_options o = *options;
     struct device_choice device;
@@ -59,6 +73,7 @@ static lily_status load_checkpoint(struct model *m, const struct model_options *
     LILY_TRY(checkpoint_check(m->ck, &m->config, err));
     checkpoint_key(m->ck, false, m->key);
     LILY_TRY(plan_make(&m->config, &o.plan, &m->plan, err));
+    LILY_TRY(open_packed(m, dir, &o, &device, err));
     LILY_TRY(device_backend(&device, &o, &m->config.shape, m->plan.kv + m->plan.borders, &m->backend, err));
     LILY_TRY(weights_load(m->backend, m->ck, o.watch, &m->weights, err));
     checkpoint_close(m->ck);
@@ -70,7 +85,7 @@ static lily_status open_folder(struct model *m, const void *dir, const struct mo
 {
     LILY_TRY(config_load(dir, &m->config, err));
     LILY_TRY(checkpoint_open(dir, &m->config, &m->ck, err));
-    return load_checkpoint(m, o, err);
+    return load_checkpoint(m, dir, o, err);
 }
 
 static lily_status open_synth(struct model *m, const void *plan, const struct model_options *o, struct lily_err *err)
@@ -78,7 +93,7 @@ static lily_status open_synth(struct model *m, const void *plan, const struct mo
     const struct synth_plan *p = plan;
     LILY_TRY(config_parse(p->config_text.data, p->config_text.len, "config.json", &m->config, err));
     checkpoint_of_synth(p, &m->ck);
-    return load_checkpoint(m, o, err);
+    return load_checkpoint(m, NULL, o, err);
 }
 
 typedef lily_status (*open_fn)(struct model *m, const void *source, const struct model_options *o, struct lily_err *err);
@@ -114,6 +129,7 @@ void model_close(struct model *m)
         weights_free(m->backend, &m->weights);
         m->backend->ops->destroy(m->backend);
     }
+    packed_close(m->packed);
     checkpoint_close(m->ck);
     config_free(&m->config);
     free(m);
@@ -147,6 +163,11 @@ int model_threads(const struct model *m)
 int model_kv_bytes(const struct model *m)
 {
     return m->kv_bytes;
+}
+
+bool model_is_packed(const struct model *m)
+{
+    return m->packed != NULL;
 }
 
 const char *model_key(const struct model *m)

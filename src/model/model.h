@@ -27,6 +27,7 @@ struct model_options {
     bool fast;          /* CPU: prompts faster and less exact: routed experts read 8-bit activations (SPEED.md) */
     int max_rows;       /* rows of a prefill piece, multiple of 64; 0: what suits the device */
     struct plan_want plan;
+    const char *packed; /* borrowed during opening; NULL: a packed file that matches, if there is one; "none"; or this file */
     struct load_watch *watch; /* borrowed; NULL: nobody looks */
 };
 
@@ -55,6 +56,7 @@ const struct memory_plan *model_plan(const struct model *m);
 struct backend *model_backend(struct model *m); /* borrowed */
 int model_threads(const struct model *m);
 int model_kv_bytes(const struct model *m); /* bytes of a number in the attention cache: 2 or 4 */
+bool model_is_packed(const struct model *m);     /* the weights lie in a mapped packed file */
 const char *model_key(const struct model *m);    /* names the checkpoint's layout and files (checkpoint_key without times) */
 const char *model_device(const struct model *m); /* "cpu avx2", "cpu avx2 fast", "cuda NVIDIA H200" */
 

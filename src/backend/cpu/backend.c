@@ -21,7 +21,13 @@ static void destroy(struct backend *be)
 static lily_status load_matrix(struct backend *be, const struct module_view *m, struct matrix **out,
                                struct lily_err *err)
 {
-    return matrix_pack(m, cpu_of(be)->pool, out, err);
+    struct cpu_backend *c = cpu_of(be);
+    struct matrix want, found;
+    LILY_TRY(matrix_describe(m, &want, err));
+    if (!c->packed || !packed_find(c->packed, m->weight.name, &want, &found)) return matrix_pack(m, c->pool, out, err);
+    *out = mem_new(sizeof found);
+    **out = found;
+    return LILY_OK;
 }
 
 static void free_matrix(struct backend *be, struct matrix *m)
@@ -200,7 +206,9 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     for (int phase = PHASE_PREFILL; phase <= PHASE_DECODE; phase++) c->digits[phase] = digits_of(c->kernels.tier, (enum phase)phase);
     c->place = mem_new(sizeof *c->place * (size_t)o->max_rows);
     rotary_frequencies(o->shape.rope_theta, c->frequency);
-    lily_status st = pool_create(o->threads, &c->pool, err);
+    c->packed = o->packed;
+    c->pool = o->pool;
+    lily_status st = c->pool ? LILY_OK : pool_create(o->threads, &c->pool, err);
     if (st == LILY_OK) st = state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->state_bytes, err);
     if (st == LILY_OK) st = workspace_new(&c->ws, &c->base.shape, o->max_rows, o->max_logits, err);
     if (st != LILY_OK) {

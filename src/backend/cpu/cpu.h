@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/matrix.h"
+#include "backend/cpu/packed.h"
 #include "backend/cpu/state.h"
 #include "base/pool.h"
 
@@ -21,6 +22,8 @@ struct cpu_options {
     bool kv_f32;
     bool fast; /* the routed experts read one digit of the normed rows */
     size_t state_bytes; /* memory for the states of all sequences and borders */
+    struct pool *pool;  /* moved, also on failure; NULL: made here, of `threads` */
+    const struct packed *packed; /* borrowed until destroy: matrices that it has are not packed again; NULL: none */
 };
 
 /* Owned by the caller: backend->ops->destroy. */
@@ -82,6 +85,7 @@ struct workspace {
 struct cpu_backend {
     struct backend base;
     struct pool *pool; /* owned */
+    const struct packed *packed; /* borrowed; NULL: matrices are packed in memory */
     struct cpu_kernels kernels;
     struct state_pool states;
     struct workspace ws;
