@@ -6,7 +6,7 @@
 
 extern const struct command cmd_pack;
 extern const struct command cmd_run, cmd_chat, cmd_serve, cmd_info, cmd_tokenize, cmd_template, cmd_bench, cmd_synth, cmd_help;
-extern const struct command cmd_quantize, cmd_eval;
+extern const struct command cmd_quantize, cmd_eval, cmd_pull, cmd_list, cmd_remove;
 
 /* All of them, in the order of the help; ends with NULL. */
 extern const struct command *const commands[];
@@ -22,7 +22,7 @@ void print_text(const char *text, size_t n);
 /* Flushes stdout, remembering why it failed; false once it takes no more. */
 bool flush_output(void);
 
-enum { MAX_INPUT = 256 << 20 }; /* bytes of a file or of stdin that a command reads */
+enum { MAX_INPUT_BYTES = 256 << 20 }; /* bytes of a file or of stdin that a command reads */
 /* Reads all of stdin, appended. */
 lily_status read_stdin(struct buf *out, struct lily_err *err);
 

@@ -15,7 +15,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 const struct command *const commands[] = {
     &cmd_run, &cmd_chat, &cmd_serve, &cmd_pack, &cmd_info, &cmd_tokenize, &cmd_template,
     &cmd_bench,
-    &cmd_quantize, &cmd_eval,
+    &cmd_pull, &cmd_list, &cmd_remove, &cmd_quantize, &cmd_eval,
     &cmd_synth, &cmd_help, NULL};
 
 const struct command *command_find(const char *name, struct lily_err *err)
@@ -60,7 +60,7 @@ lily_status read_stdin(struct buf *out, struct lily_err *err)
     char chunk[65536];
     size_t n;
     while ((n = fread(chunk, 1, sizeof chunk, stdin)) > 0) {
-        if (out->len + n > MAX_INPUT) LILY_FAIL(err, LILY_ERR_LIMIT, "stdin has more than %d MB", MAX_INPUT >> 20);
+        if (out->len + n > MAX_INPUT_BYTES) LILY_FAIL(err, LILY_ERR_LIMIT, "stdin has more than %d MB", MAX_INPUT_BYTES >> 20);
         buf_add(out, chunk, n);
     }
     if (ferror(stdin)) LILY_FAIL(err, LILY_ERR_IO, "cannot read stdin: %s", strerror(errno));

@@ -20,8 +20,7 @@ static bool later(struct timespec a, struct timespec b)
     return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
-/* Whether dir looks like a downloaded checkpoint that lily runs. */
-static bool is_model(const char *dir)
+bool model_is_checkpoint(const char *dir)
 {
     struct model_config config;
     struct buf path = {0};
@@ -42,7 +41,7 @@ static void consider(struct newest *n, const char *dir)
     struct stat st;
     if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode)) return;
     if (n->dir.len && !later(st.st_mtim, n->time)) return;
-    if (!is_model(dir)) return;
+    if (!model_is_checkpoint(dir)) return;
     n->time = st.st_mtim;
     buf_clear(&n->dir);
     buf_addz(&n->dir, dir);
@@ -123,6 +122,6 @@ lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_
         return LILY_OK;
     }
     err_set(err, LILY_ERR_USAGE, "no model: none was given, pulled, or installed");
-    err_hint(err, "name a checkpoint folder with -m DIR or LILY_MODEL");
+    err_hint(err, "lily pull fetches one; -m DIR or LILY_MODEL names one");
     return LILY_ERR_USAGE;
 }

@@ -71,7 +71,7 @@ static lily_status write_texts(const struct synth_plan *p, const struct synth_ar
     lily_status st;
     synth_index(p, NULL, 0, 0, &index);
     LILY_TRY_GOTO(write_text(a->out, "model.safetensors.index.json", &index, err), out);
-    if (a->tokenizer) LILY_TRY_GOTO(file_read(a->tokenizer, MAX_INPUT, &tokenizer, err), out);
+    if (a->tokenizer) LILY_TRY_GOTO(file_read(a->tokenizer, MAX_INPUT_BYTES, &tokenizer, err), out);
     else standin_tokenizer(p->config.shape.vocab, p->first_added, &tokenizer);
     LILY_TRY_GOTO(write_text(a->out, "tokenizer.json", &tokenizer, err), out);
     LILY_TRY_GOTO(write_text(a->out, "generation_config.json", &p->generation_text, err), out);

@@ -3,7 +3,8 @@ LIB_SRC := $(filter-out $(FOREIGN),$(sort $(wildcard src/*/*.c src/*/*/*.c)))
 CMD_SRC := $(sort $(wildcard cmd/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/%.o)
-CMD_LIBS := $(if $(wildcard $(SYSROOT)/usr/include/histedit.h),-ledit)
+# Optional ones. A sysroot's libcurl would want the libraries behind it, too, so cross builds go without.
+CMD_LIBS := $(if $(wildcard $(SYSROOT)/usr/include/histedit.h),-ledit) $(if $(CROSS),,$(shell pkg-config --libs libcurl 2>/dev/null))
 
 # A change of flags rebuilds everything.
 FLAGS_STAMP := $(BUILD)/flags.txt

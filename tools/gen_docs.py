@@ -22,6 +22,9 @@ ENVIRONMENT = [
     ("XDG_CACHE_HOME", "Compiled tokenizers go to its folder lily (default: ~/.cache)."),
     ("XDG_STATE_HOME", "The history of lily chat goes to its folder lily (default: ~/.local/state)."),
     ("HF_HUB_CACHE, HF_HOME", "Where downloaded models lie; looked through for the newest one."),
+    ("HF_ENDPOINT", "The hub of lily pull (default: https://huggingface.co)."),
+    ("HF_TOKEN", "A token for private and gated repositories; sent to the hub alone."),
+    ("https_proxy, http_proxy, no_proxy, ALL_PROXY", "Proxies of lily pull and lily loadtest, as curl reads them."),
     ("HOME", "Stands in where a variable above is not set."),
     ("NO_COLOR, TERM", "Styles on the terminal are off when NO_COLOR is set, or TERM is not set or dumb."),
 ]

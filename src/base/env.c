@@ -47,6 +47,17 @@ void env_hub_dir(struct buf *out)
     else if (home) buf_printf(out, "%s/.cache/huggingface/hub", home);
 }
 
+const char *env_hub_endpoint(void)
+{
+    const char *endpoint = non_empty("HF_ENDPOINT");
+    return endpoint ? endpoint : "https://huggingface.co";
+}
+
+const char *env_hub_token(void)
+{
+    return non_empty("HF_TOKEN");
+}
+
 bool env_color(void)
 {
     const char *term = non_empty("TERM");

@@ -18,6 +18,8 @@ void env_cache_dir(const char *kind, struct buf *out);
 void env_state_dir(struct buf *out);
 /* The hub cache: $HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub; "" if there is no home. */
 void env_hub_dir(struct buf *out);
+const char *env_hub_endpoint(void); /* HF_ENDPOINT, or https://huggingface.co */
+const char *env_hub_token(void);    /* HF_TOKEN, or NULL */
 bool env_color(void); /* terminal styles are welcome: TERM is set and not "dumb", and NO_COLOR is not set */
 
 #endif

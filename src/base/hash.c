@@ -45,6 +45,24 @@ void sha256_of(const void *data, size_t n, char hex[65])
     sha256_end(h, hex);
 }
 
+void git_blob_id(const void *data, size_t n, char hex[41])
+{
+    unsigned char md[20];
+    unsigned len = sizeof md;
+    char head[32];
+    int head_len = snprintf(head, sizeof head, "blob %zu", n) + 1; /* with its NUL */
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    if (!ctx || EVP_DigestInit_ex(ctx, EVP_sha1(), NULL) != 1) {
+        fprintf(stderr, "lily: libcrypto offers no SHA-1\n");
+        abort();
+    }
+    EVP_DigestUpdate(ctx, head, (size_t)head_len);
+    EVP_DigestUpdate(ctx, data, n);
+    EVP_DigestFinal_ex(ctx, md, &len);
+    EVP_MD_CTX_free(ctx);
+    for (unsigned i = 0; i < sizeof md; i++) snprintf(hex + 2 * i, 3, "%02x", md[i]);
+}
+
 struct hash128 hash128_of(const void *data, size_t n)
 {
     XXH128_hash_t h = XXH3_128bits(data, n);

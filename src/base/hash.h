@@ -14,6 +14,9 @@ void sha256_add(struct sha256 *h, const void *data, size_t n);
 void sha256_end(struct sha256 *h, char hex[65]); /* writes 64 hex digits and a NUL, frees h */
 void sha256_of(const void *data, size_t n, char hex[65]);
 
+/* The id that git gives to a file of these bytes (SHA-1; for telling versions apart): 40 hex digits and a NUL. */
+void git_blob_id(const void *data, size_t n, char hex[41]);
+
 struct hash128 {
     uint64_t lo, hi;
 };
