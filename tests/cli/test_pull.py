@@ -34,7 +34,7 @@ class Place:
 
     def __init__(self, hub):
         self.hub = hub
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(dir=os.environ.get("PULL_DIR"))
         self.dir = self.folder.name
         self.repo_dir = f"{self.dir}/models--" + hub.repo.replace("/", "--")
         self.env = {k: v for k, v in os.environ.items() if k not in ("HF_TOKEN", "HF_HOME", "LILY_MODEL") and not k.lower().endswith("_proxy")}

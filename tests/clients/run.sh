@@ -1,6 +1,6 @@
 #!/bin/sh
-# The real SDKs against lily serve: Python's, locked by hash, and JavaScript's, locked by package-lock.json. Needs the package
-# registries; what cannot be fetched is skipped aloud. The packages go to build/clients.
+# The real SDKs against lily serve: Python's, locked by hash, and JavaScript's, locked by package-lock.json; and huggingface_hub
+# beside lily pull. Needs the package registries; what cannot be fetched is skipped aloud. The packages go to build/clients.
 dir=build/clients
 mkdir -p "$dir"
 total_passed=0 total_failed=0 total_skipped=0
@@ -23,6 +23,15 @@ if python3 -m venv "$dir/venv" >"$dir/pip.log" 2>&1 &&
     add "$dir/python.log"
 else
     skip "clients: the Python SDKs cannot be installed: $(tail -n 1 "$dir/pip.log")"
+fi
+
+# huggingface_hub and lily pull share a cache; a hub of our own serves both.
+if python3 -m venv "$dir/venv-hub" >"$dir/pip-hub.log" 2>&1 &&
+    "$dir/venv-hub/bin/pip" install -q --require-hashes -r tests/clients/requirements_hub.txt >>"$dir/pip-hub.log" 2>&1; then
+    "$dir/venv-hub/bin/python" tests/clients/hub.py >"$dir/hub.log" 2>&1
+    add "$dir/hub.log"
+else
+    skip "clients: huggingface_hub cannot be installed: $(tail -n 1 "$dir/pip-hub.log")"
 fi
 
 version=$(node --version 2>/dev/null | tr -dc 0-9. | cut -d. -f1)

@@ -3,7 +3,7 @@ _lily() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench quantize eval synth help --version --help' -- "$word"))
+        COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench pull list remove quantize eval synth help --version --help' -- "$word"))
         return
     fi
     case $before in
@@ -15,7 +15,7 @@ _lily() {
     --phase) COMPREPLY=($(compgen -W 'prefill decode both' -- "$word")); return ;;
     --cpu-tier) COMPREPLY=($(compgen -W 'scalar avx2 avx512 amx neon' -- "$word")); return ;;
     --log-format) COMPREPLY=($(compgen -W 'text json' -- "$word")); return ;;
-    --api-key | --cache-ram | --cors | --ctx | --drain | --fill | --frequency-penalty | --host | --lengths | --limit | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --rounds | --seed | --steps | --stop | --stride | --synthetic | --system | --temp | --threads | --top | --top-k | --top-p | --window | -n | -p | -s | -t) return ;;
+    --api-key | --cache-ram | --connections | --cors | --ctx | --drain | --fill | --frequency-penalty | --host | --lengths | --limit | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --rounds | --seed | --steps | --stop | --stride | --synthetic | --system | --temp | --threads | --timeout | --top | --top-k | --top-p | --window | -n | -p | -s | -t) return ;;
     esac
     case $command in
     run) options='--system --messages --think --no-think --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --json --verbose --help' ;;
@@ -25,15 +25,18 @@ _lily() {
     tokenize) options='--model --special --json --help' ;;
     template) options='--model --no-think --json --help' ;;
     bench) options='--synthetic --lengths --phase --rounds --steps --quick --fill --seed --peers --csv --markdown --svg --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --json --help' ;;
+    pull) options='--connections --timeout --json --help' ;;
+    list) options='--json --help' ;;
+    remove) options='--json --help' ;;
     quantize) options='--rounding --threads --check --json --help' ;;
-    eval) options='--model --ctx --threads --device --cpu-tier --kv --memory-limit --window --stride --max-tokens --out --top --limit --quick --json --help' ;;
+    eval) options='--model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --window --stride --max-tokens --out --top --limit --quick --json --help' ;;
     synth) options='--preset --out --tokenizer --seed --threads --json --help' ;;
     help) options='--json --help' ;;
     esac
     case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *)
-        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench quantize eval synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
+        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench pull list remove quantize eval synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
         ;;
     esac
 }

@@ -20,6 +20,16 @@ def git_id(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
+hashes = {}
+
+
+def sha256(data):
+    """Remembered: a listing has the hashes of whole checkpoints."""
+    if id(data) not in hashes:
+        hashes[id(data)] = data, hashlib.sha256(data).hexdigest()
+    return hashes[id(data)][1]
+
+
 def is_large(name):
     return name.endswith(".safetensors") or name == "tokenizer.json"
 
@@ -62,10 +72,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return self.answer(*out)
         if path == f"/api/models/{hub.repo}/revision/{hub.revision.replace('/', '%2F')}" or path == f"/api/models/{hub.repo}/revision/{COMMIT}":
             return self.answer(200, json.dumps(hub.listing()).encode(), [("Content-Type", "application/json")])
+        if re.fullmatch(f"/api/models/{hub.repo}/tree/[^/]+", path):  # what huggingface_hub asks instead
+            tree = [{"type": "file", "oid": s["blobId"], "size": s["size"], "path": s["rfilename"],
+                     **({"lfs": {**s["lfs"], "oid": s["lfs"]["sha256"]}} if "lfs" in s else {})} for s in hub.listing()["siblings"]]
+            return self.answer(200, json.dumps(tree).encode(), [("Content-Type", "application/json")])
         m = re.fullmatch(f"/{re.escape(hub.repo)}/resolve/([^/]+)/([^/]+)", path)
         if m and m[2] in hub.files and m[1] in (COMMIT, hub.revision):
             data = hub.files[m[2]]
-            etag = hashlib.sha256(data).hexdigest() if is_large(m[2]) else git_id(data)
+            etag = sha256(data) if is_large(m[2]) else git_id(data)
             meta = [("X-Repo-Commit", COMMIT), ("X-Linked-Etag", f'"{etag}"'), ("X-Linked-Size", str(len(data))), ("ETag", f'"{etag}"')]
             if is_large(m[2]) and self.server is hub.main:
                 return self.answer(302, b"elsewhere", [("Location", f"http://127.0.0.1:{hub.cdn.server_port}/cdn/{m[2]}?signature=x"), *meta])
@@ -152,7 +166,7 @@ class Hub:
         for name, data in self.files.items():
             s = {"rfilename": name, "size": len(data), "blobId": git_id(data)}
             if is_large(name):
-                s["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 134}
+                s["lfs"] = {"sha256": sha256(data), "size": len(data), "pointerSize": 134}
             siblings.append(s)
         return self.change_listing({"id": self.repo, "sha": COMMIT, "siblings": siblings})
 
