@@ -98,6 +98,24 @@ for (const [name, text] of Object.entries(hostile))
     equal([page.faults, page.outside], [[], []], "faults, requests to elsewhere");
   });
 
+test("hostile: the policy holds against code that runs in the page", async () => {
+  const tried = await page.evaluate(async () => {
+    const broken = [];
+    document.addEventListener("securitypolicyviolation", (e) => broken.push(e.effectiveDirective));
+    const fails = async (f) => f().then(() => "went through", () => "refused");
+    const fetched = await fails(() => fetch("https://example.org/", { mode: "no-cors" }));
+    const script = document.createElement("div");
+    const put = await fails(async () => (script.innerHTML = "<b>x</b>"));
+    const image = new Image();
+    const loaded = await fails(() => new Promise((ok, no) => ((image.onload = ok), (image.onerror = no), (image.src = "https://example.org/x.png"))));
+    const worker = await fails(async () => new Worker("/web/md_worker.js"));
+    await new Promise((ok) => setTimeout(ok, 100));
+    return { fetched, put, loaded, worker, broken: [...new Set(broken)].sort() };
+  });
+  equal(tried, { fetched: "refused", put: "refused", loaded: "refused", worker: "refused", broken: ["connect-src", "img-src", "require-trusted-types-for"] });
+  page.faults.length = 0; // the browser reports each of these as an error
+});
+
 test("hostile: titles and errors are text", async () => {
   await page.locator("#new").click();
   await say(page, '<img src=x onerror="hit()"> <b>title</b>');

@@ -112,6 +112,8 @@ test("files: hostile ones are refused or made harmless", () => {
   const file = (messages, conversation = {}) => fromText(JSON.stringify({ format: "lily-conversations", conversations: [{ conversation, messages }] }));
   equal(file([{ id: "a", parent: "b", role: "user" }, { id: "b", parent: "a", role: "user" }]), [], "a loop");
   equal(file([{ id: "a", parent: "nobody", role: "user" }, { id: "b", role: "system" }, null, 5, { role: "user" }])[0].messages, [], "parts that fit nowhere");
+  const [odd] = file([{ id: "a", role: "assistant", numbers: { speed: "fast", tokens: {}, prompt: 5, why: { why: "x" } }, calls: [null, { name: 5 }], thought_ms: "1" }], { settings: { temperature: "hot", top_k: 3, system: ["x"], thinking: 0, tools: "rm" } });
+  equal([odd.messages[0].numbers, odd.messages[0].calls, odd.messages[0].thought_ms, odd.conversation.settings], [{ prompt: 5 }, [{ id: "", name: "", args: "" }, { id: "", name: "", args: "" }], 0, { top_k: 3 }]);
   const [{ conversation, messages }] = file([{ id: "a", role: "user", text: { x: 1 }, created: "now", __proto__x: 1 }], { title: 5, picked: "a", settings: [] });
   equal([conversation.title, conversation.settings, messages[0].text, messages[0].created, conversation.picked === messages[0].id], ["", {}, "", 0, true]);
 });

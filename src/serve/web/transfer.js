@@ -1,4 +1,5 @@
 /* Conversations as one JSON file, out and in. What is read is checked: the file may come from anywhere. */
+import { sampling } from "./request.js";
 import { newId } from "./tree.js";
 
 /** @typedef {import("./tree.js").Message} Message @typedef {import("./tree.js").Conversation} Conversation */
@@ -15,6 +16,19 @@ const number = (v) => (Number.isFinite(v) ? v : 0);
 const plain = (v) => (v && typeof v === "object" && !Array.isArray(v) ? v : undefined);
 const call = (c) => ({ id: text(c?.id), name: text(c?.name), args: text(c?.args) });
 
+/** The members of these names that are numbers. */
+function numbers(o, names) {
+  return Object.fromEntries(names.filter((n) => Number.isFinite(o?.[n])).map((n) => [n, o[n]]));
+}
+
+function settings(s) {
+  const out = numbers(s, ["thinking_budget", ...sampling.map((x) => x.name)]);
+  if (text(s?.system)) out.system = s.system;
+  if (s?.thinking === false) out.thinking = false;
+  if (Array.isArray(s?.tools)) out.tools = s.tools;
+  return out;
+}
+
 /** One message with new ids, or null. @returns {Message|null} */
 function message(m, conv, ids) {
   if (!plain(m) || !ids.has(m.id) || (m.role !== "user" && m.role !== "assistant")) return null;
@@ -24,7 +38,7 @@ function message(m, conv, ids) {
   if (m.role === "user") return out;
   Object.assign(out, { thought: text(m.thought), thought_ms: number(m.thought_ms), finish: text(m.finish) || "stop", error: text(m.error) });
   if (Array.isArray(m.calls)) out.calls = m.calls.map(call);
-  if (plain(m.numbers)) out.numbers = m.numbers;
+  out.numbers = numbers(m.numbers, ["first_ms", "speed", "tokens", "prompt", "reused"]);
   return out;
 }
 
@@ -59,7 +73,7 @@ function conversation(c) {
       created: number(from.created),
       updated: number(from.updated),
       picked: ids.get(from.picked) || null,
-      settings: plain(from.settings) || {},
+      settings: settings(from.settings),
     },
     messages,
   };
