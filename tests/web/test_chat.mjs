@@ -226,6 +226,33 @@ talk("why not more, at once behind the answer", async (page) => {
   equal(await (await answer(page)).locator(".why").count(), 1);
 });
 
+talk("why not more: the first difference is shown, as text", async (page) => {
+  const chunk = (o) => "data: " + JSON.stringify({ model: "demo", ...o }) + "\n\n";
+  const reason = { why: "differs", token: 90, message: 2, was: "the <b>old</b>", is: "the new" };
+  const body = chunk({ choices: [{ delta: { content: "Hi" } }] }) + chunk({ choices: [{ delta: {}, finish_reason: "stop" }], lily: { timings: { decode_tok_s: 5 }, cache: { reused: 64, computed: 36, reason } } }) + "data: [DONE]\n\n";
+  await page.route("**/v1/chat/completions", (r) => r.fulfill({ contentType: "text/event-stream", body }));
+  await say(page, "Hello");
+  const a = await answer(page);
+  await a.locator(".why summary").click();
+  const text = (await a.locator(".why").innerText()).replace(/\s+/g, " ");
+  ok(/Message 3 differs/.test(text) && text.includes("before the <b>old</b> now the new"), text);
+});
+
+talk("the machine: saved states and what runs", async (page) => {
+  const state = { status: "ok", model: "m", context: 4096, active: 1, queued: 1, queue_limit: 64, resident: 3e9, uptime_s: 90, plan: { weights: 2e9, kv: 5e8, borders: 1e8, scratch: 1e8, total: 2.7e9, limit: 8e9 }, history: { step_s: 1, generated: [0, 30, 31], read: [500, 0, 0] }, cache: { hits: 3, misses: 1, bytes: 2e6, budget: 1e9, list: [{ tokens: 64, bytes: 1e6, hits: 0, age_s: 2, on_disk: true }, { tokens: 1280, bytes: 1e6, hits: 4, age_s: 200, on_disk: false }] }, requests: [{ id: "<b>", path: "/v1/chat/completions", state: "decode", age_ms: 1500, prompt_tokens: 20, read: 20, position: 0 }, { id: "b", path: "/v1/messages", state: "queued", age_ms: 10, prompt_tokens: 5, read: 0, position: 2 }] };
+  await page.route("**/state", (r) => r.fulfill({ json: state }));
+  await page.locator("#tab-machine").click();
+  await until(async () => (await page.locator(".table tbody tr").count()) === 4, "two tables of two");
+  const rows = (await page.locator(".table tbody tr").allInnerTexts()).map((s) => s.replace(/\s+/g, " ").trim());
+  equal(rows, ["/v1/chat/completions writing 20 / 20 1.5 s", "/v1/messages queued · 2 0 / 5 0.01 s", "1,280 977 KiB memory 4 3 min 20 s", "64 977 KiB disk 0 2.0 s"]);
+  const widths = await page.locator(".segment").evaluateAll((all) => all.map((e) => e.style.width));
+  ok(widths.length === 4 && widths.every((s) => parseFloat(s) > 0), widths);
+  ok((await page.locator(".legend").first().innerText()).includes("31"), "the speed of the last second");
+  await page.unroute("**/state");
+  await page.route("**/state", (r) => r.abort());
+  await until(async () => (await page.locator(".tile dd").first().innerText()) === "not reachable", "it says that the server is gone");
+});
+
 talk("numbers stand under the answer", async (page) => {
   await say(page, "Hello ".repeat(100));
   await answer(page);

@@ -147,7 +147,7 @@ export const table = {
   mNoJobs: ["Nothing runs.", "Nada em andamento."],
   mBorders: ["Saved states", "Estados salvos"],
   mNoBorders: ["None yet. A state is kept where a conversation can go on without being read again.", "Nenhum ainda. Um estado é guardado onde uma conversa pode seguir sem ser lida de novo."],
-  mCacheSub: ["{a} of {b} used; {hits} prompts found one, {misses} did not", "{a} de {b} usados; {hits} prompts acharam um, {misses} não"],
+  mCacheSub: ["{a} of {b} used. Prompts that found one: {hits}, none: {misses}", "{a} de {b} usados. Prompts que acharam um: {hits}, nenhum: {misses}"],
   cWhere: ["Where", "Onde"],
   cMemory: ["memory", "memória"],
   cDisk: ["disk", "disco"],
