@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "process.h"
 #include "terminal.h"
 
 static atomic_bool flag;
@@ -16,6 +17,7 @@ static const char *goodbye = ""; /* what a terminal needs last; set before the h
 static void leave(void)
 {
     terminal_restore();
+    process_interrupted();
     if (write(STDOUT_FILENO, goodbye, strlen(goodbye)) < 0) _exit(130);
     _exit(130);
 }

@@ -39,6 +39,8 @@ void print_json(struct json *moved)
     json_write(moved, 0, &out);
     buf_addc(&out, '\n');
     fwrite(buf_str(&out), 1, out.len, stdout);
+    flush_output();
+    process_json(false); /* this was the one value */
     buf_free(&out);
     json_free(moved);
 }

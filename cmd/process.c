@@ -50,6 +50,11 @@ void process_init(void)
     sigaction(SIGBUS, &a, NULL);
 }
 
+void process_interrupted(void)
+{
+    if (as_json) put(STDOUT_FILENO, "{\"error\":{\"message\":\"interrupted\",\"hint\":null}}\n");
+}
+
 void process_json(bool json)
 {
     as_json = json;

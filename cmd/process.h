@@ -13,5 +13,7 @@ void process_init(void);
 
 /* Whether that error is printed to stdout as JSON, too. */
 void process_json(bool json);
+/* The error of a command that a signal ends, where it is asked for as JSON; for signal handlers. */
+void process_interrupted(void);
 
 #endif

@@ -1,5 +1,8 @@
 # Objects, the library, the program.
 LIB_SRC := $(filter-out $(FOREIGN),$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+ifneq ($(STATIC),)
+LIB_SRC := tests/static/hash.c $(filter-out src/text/% src/chat/% src/serve/% src/base/hash.c src/json/python_str.c,$(LIB_SRC))
+endif
 CMD_SRC := $(sort $(wildcard cmd/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/%.o)

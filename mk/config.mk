@@ -1,26 +1,28 @@
 # Compiler, flags, libraries.
 comma := ,
 CC_NAME := $(notdir $(lastword $(CC)))
-BUILD := build/$(CC_NAME)-$(MODE)$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+# STATIC=1 builds what needs no library, and links it statically (tests/neon.sh).
+STATIC ?=
+BUILD := build/$(CC_NAME)-$(MODE)$(if $(SAN),-$(subst $(comma),-,$(SAN)))$(if $(STATIC),-static)
 
 MACHINE := $(firstword $(subst -, ,$(shell $(lastword $(CC)) -dumpmachine 2>/dev/null)))
 HOST := $(shell uname -m)
 # A cross build takes the libraries from a folder that tests/sysroot.sh fills.
 CROSS := $(filter-out $(HOST),$(MACHINE))
-SYSROOT := $(if $(CROSS),build/sysroot-$(CROSS))
-PKG_CONFIG := $(if $(CROSS),PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(CROSS)-linux-gnu/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(SYSROOT)) pkg-config
+SYSROOT := $(if $(STATIC),,$(if $(CROSS),build/sysroot-$(CROSS)))
+PKG_CONFIG := $(if $(SYSROOT),PKG_CONFIG_LIBDIR=$(SYSROOT)/usr/lib/$(CROSS)-linux-gnu/pkgconfig PKG_CONFIG_SYSROOT_DIR=$(SYSROOT)) pkg-config
 
-PACKAGES := libpcre2-8 libutf8proc libcrypto libxxhash libevent_core libevent_extra
+PACKAGES := $(if $(STATIC),,libpcre2-8 libutf8proc libcrypto libxxhash libevent_core libevent_extra)
 ifeq ($(filter clean help dist,$(MAKECMDGOALS)),)
 ifeq ($(MACHINE),)
 $(error no C compiler: "$(CC)" does not run. On Debian and Ubuntu ./demo.sh installs what is missing and builds)
 endif
-ifneq ($(shell $(PKG_CONFIG) --exists $(PACKAGES) && echo yes),yes)
+ifneq ($(if $(STATIC),yes,$(shell $(PKG_CONFIG) --exists $(PACKAGES) && echo yes)),yes)
 $(error lily needs pkg-config and the development files of: $(PACKAGES). On Debian and Ubuntu ./demo.sh installs what is missing and builds; mk/packages.txt has the names)
 endif
 endif
-PKG_CFLAGS := $(if $(CROSS),--sysroot=$(SYSROOT)) $(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null)
-PKG_LIBS := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
+PKG_CFLAGS := $(if $(SYSROOT),--sysroot=$(SYSROOT)) $(if $(PACKAGES),$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))
+PKG_LIBS := $(if $(STATIC),-static,$(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null))
 AR := $(if $(CROSS),$(patsubst %gcc,%ar,$(CC)),ar)
 
 # Warnings are errors with the compilers that are tested (gcc 12, clang 14), and only warnings with others. Sanitizers make

@@ -4,7 +4,8 @@
 # tests/{cli,api,soak}/*.sh are scripts. Each prints a closing line, "N passed, N failed, N skipped"; tests/run.sh sums.
 TEST_C := $(sort $(wildcard $(addprefix tests/,unit/*/*.c golden/*.c state/*.c api/*.c soak/*.c fault/*.c support/*.c)))
 TEST_SRC := $(foreach f,$(TEST_C),$(if $(filter test_% fault_%,$(notdir $f)),$f))
-HELP_SRC := $(filter-out $(TEST_SRC),$(TEST_C))
+HELP_SRC := $(if $(STATIC),tests/support/golden.c,$(filter-out $(TEST_SRC),$(TEST_C)))
+CMOCKA := $(if $(STATIC),,-lcmocka)
 KERNEL_SRC := $(filter-out $(FOREIGN),$(sort $(wildcard tests/kernels/*.c)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
@@ -12,13 +13,13 @@ FUZZ_BIN := $(FUZZ_SRC:%.c=$(BUILD)/%)
 KERNELS := $(if $(KERNEL_SRC),$(BUILD)/tests/kernels/check_kernels)
 REPLAY := $(BUILD)/tests/fuzz/replay.o
 to_obj = $(1:%.c=$(BUILD)/%.o)
-$(BUILD)/tests/%.o: CFLAGS_ALL += -Itests
+$(BUILD)/tests/%.o: CFLAGS_ALL += -Itests $(if $(STATIC),-Itests/static -DTEST_QUICK)
 
 $(BUILD)/tests/libhelp.a: $(call to_obj,$(HELP_SRC)) $(sort $(dir $(HELP_SRC)))
 	@rm -f $@; mkdir -p $(@D)
 	$(Q)$(AR) rcs $@ $(filter %.o,$^)
 $(TEST_BIN): $(BUILD)/%: $(BUILD)/%.o $(BUILD)/tests/libhelp.a $(BUILD)/liblily.a
-	$(Q)$(CC) $(CFLAGS_ALL) $(WRAP) $^ $(LDLIBS_ALL) -lcmocka -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) $(WRAP) $^ $(LDLIBS_ALL) $(CMOCKA) -o $@
 # The published tokenizer, unpacked for the tests.
 TOKENIZER_JSON := $(BUILD)/tests/tokenizer/tokenizer.json
 $(TOKENIZER_JSON): tests/data/tokenizer/Qwen3.6-35B-A3B-4bit.tokenizer.json.xz
@@ -40,9 +41,9 @@ some = $(if $(T),$(foreach p,$1,$(if $(findstring $(T),$p),$p)),$1)
 RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" MODE=$(MODE) SAN=$(SAN) CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh $(if $(T),,-s $1)
 
 CHECK := $(call some,$(call bins,unit golden state fault api) $(KERNELS) $(FUZZ_BIN) tests/layers.sh tests/headers.sh \
-  $(wildcard tests/install.sh) $(call scripts,cli api) $(wildcard tests/skills/skills.py))
-SAN_CHECK := $(call some,$(call bins,unit golden fault) $(FUZZ_BIN))
-TSAN_CHECK := $(call some,$(call bins,unit state api))
+  tests/install.sh tests/neon.sh $(call scripts,cli api) $(wildcard tests/skills/skills.py))
+SAN_CHECK := $(call some,$(call bins,unit golden fault) $(FUZZ_BIN) $(call scripts,api))
+TSAN_CHECK := $(call some,$(filter-out %/test_demo_ids,$(call bins,unit state api)) $(call scripts,api))
 SOAK := $(call some,$(call bins,soak) $(call scripts,soak))
 
 #: make check          every suite once: unit, layers, headers, kernels, golden, state, fault, api, cli, skills
@@ -70,7 +71,7 @@ suite-san: $(BUILD)/lily $(filter $(BUILD)/%,$(SAN_CHECK))
 	$(call RUN,check-san) $(SAN_CHECK)
 #: make tsan           the suites that use threads under ThreadSanitizer
 tsan:; @$(MAKE) SAN=thread suite-tsan
-suite-tsan: $(BUILD)/lily $(TSAN_CHECK)
+suite-tsan: $(BUILD)/lily $(filter $(BUILD)/%,$(TSAN_CHECK))
 	$(call RUN,tsan) $(TSAN_CHECK)
 #: make fuzz           every fuzzer for FUZZ_SECONDS (60); finds go to build/fuzz, the kept corpus is tests/fuzz/corpus
 FUZZ_SECONDS ?= 60
@@ -85,6 +86,8 @@ QEMU_CHECK := $(call some,$(call bins,unit golden state) $(KERNELS))
 qemu check-qemu:
 	@if tests/have.sh qemu $(CROSS_CC) $(QEMU) apt-get 'tests/sysroot.sh arm64 build/sysroot-aarch64'; then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
 suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 1500 -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
+# What tests/neon.sh runs.
+static-programs: $(KERNELS) $(BUILD)/tests/golden/test_tiny $(BUILD)/tests/golden/test_tiny_mlx
 #: make check-clients   the official SDKs (Python, JavaScript) against the server
 check-clients: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/run.sh
 #: make bench-serve     latency of the server: under load, of first bytes, of leaving clients; overhead per token
@@ -101,6 +104,6 @@ check-all:
 	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" "$(MAKE) check-web" tests/chroot.sh
 #: make counts         the counts of the last run of each suite, in the form of tests/min_counts
 counts:; @cat build/*/counts-* 2>/dev/null
-.PHONY: check check-web check-clients check-agents bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz
+.PHONY: check check-web check-clients check-agents bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz static-programs
 ALL_SRC = $(LIB_SRC) $(CMD_SRC) $(TEST_C) $(KERNEL_SRC) $(FUZZ_SRC) $(wildcard tests/fuzz/replay.c)
 -include $(patsubst %.c,$(BUILD)/%.d,$(ALL_SRC))

@@ -17,7 +17,7 @@ Dir::Cache::archives "$dir/apt/archives";
 Dir::Cache::pkgcache "";
 Dir::Cache::srcpkgcache "";
 END
-names=$(awk '($1 == "build" || $1 == "check") && $2 ~ /^lib/ {print $2}' mk/packages.txt)
+names=$(awk '($1 == "build" || $1 == "check") && $2 ~ /^lib/ && $2 !~ /-cross$/ {print $2}' mk/packages.txt)
 export APT_CONFIG="$dir/apt/conf" DEBIAN_FRONTEND=noninteractive
 if ! { apt-get update -q && apt-get install -q -y -d --no-install-recommends -o Debug::NoLocking=1 $names; } >"$dir/log" 2>&1; then
     tail -n 20 "$dir/log" | sed 's/^/    | /'

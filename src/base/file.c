@@ -1,6 +1,7 @@
 /* Files: mappings, bounded reads, atomic writes. */
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -100,10 +102,37 @@ static lily_status write_all(int fd, const char *path, const void *data, size_t 
     return LILY_OK;
 }
 
+#define TMP_MARK ".lily-tmp-"
+enum { TMP_LETTERS = 6, STALE_SECONDS = 3600 };
+
+static bool is_tmp_name(const char *name)
+{
+    size_t n = strlen(name), end = sizeof TMP_MARK - 1 + TMP_LETTERS;
+    return n > end && strncmp(name + n - end, TMP_MARK, sizeof TMP_MARK - 1) == 0;
+}
+
+/* Removes what writers that were killed have left in the folder of path; a living one does not take an hour. */
+static void remove_stale(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash ? mem_dup(path, (size_t)(slash - path) + 1) : mem_dupz(".");
+    DIR *d = opendir(dir);
+    free(dir);
+    if (!d) return;
+    time_t now = time(NULL);
+    struct stat sb;
+    for (struct dirent *e; (e = readdir(d));)
+        if (is_tmp_name(e->d_name) && fstatat(dirfd(d), e->d_name, &sb, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(sb.st_mode) &&
+            sb.st_mtime < now - STALE_SECONDS)
+            unlinkat(dirfd(d), e->d_name, 0);
+    closedir(d);
+}
+
 lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err)
 {
     struct buf tmp = {0};
-    buf_printf(&tmp, "%s.XXXXXX", path);
+    remove_stale(path);
+    buf_printf(&tmp, "%s" TMP_MARK "XXXXXX", path);
     int fd = mkostemp(tmp.data, O_CLOEXEC);
     lily_status st;
     if (fd < 0) {

@@ -26,7 +26,10 @@ void file_map_drop(const struct file_map *map, size_t offset, size_t size);
 /* Reads a whole regular file of at most max_bytes into out (appended). */
 lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struct lily_err *err);
 
-/* Writes through a temporary file in the same folder, fsync, rename: readers see the old file or the new one. */
+/*
+ * Writes through a temporary file in the same folder (PATH.lily-tmp-XXXXXX), fsync, rename: readers see the old file or the new
+ * one. Temporary files older than an hour are removed from the folder first: their writers were killed.
+ */
 lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err);
 
 /* Whether the name is taken. A link that leads nowhere takes it too, so that opening it says what is wrong. */

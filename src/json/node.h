@@ -65,5 +65,7 @@ size_t node_scan_number(const char *s, size_t n, bool *integer);
 bool node_fits_int64(const char *s, size_t n, int64_t *out);
 /* Python's repr of a double ("inf" and "nan" as Python's json: Infinity, NaN); a NUL-terminated text in out. */
 void node_repr_double(double v, char out[32]);
+/* A number of either kind, appended. python: what json.loads makes of one that no double can hold is an infinity. */
+void node_write_number(const struct json *v, bool python, struct buf *out);
 
 #endif

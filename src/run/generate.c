@@ -59,12 +59,8 @@ static lily_status run_loop(struct loop *l, struct lily_err *err)
     for (;;) {
         l->out->finish = FINISH_CANCELLED;
         if (cancelled(l->r)) return LILY_OK;
-        int32_t id = sampler_pick(l->sampler, session_logits(l->session));
-        if (id < 0) {
-            err_set(err, LILY_ERR_DEVICE, "the model's output after %d tokens has no number above -inf", session_length(l->session));
-            err_hint(err, "the checkpoint may be damaged: compare its files with the published hashes");
-            return LILY_ERR_DEVICE;
-        }
+        int32_t id;
+        LILY_TRY(sampler_pick_sound(l->sampler, session_logits(l->session), session_length(l->session), &id, err));
         l->out->finish = FINISH_STOP;
         if (is_eos(l->r, id)) return LILY_OK;
         ids_add(&l->out->ids, id);

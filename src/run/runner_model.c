@@ -130,12 +130,7 @@ static lily_status pick(struct runner *r, int slot, struct picked *out, struct l
     struct model_runner *m = of(r);
     struct lane *lane = &m->lanes[slot];
     out->ready = true;
-    out->id = sampler_pick(lane->sampler, logits_of(m, slot));
-    if (out->id < 0) {
-        err_set(err, LILY_ERR_INTERNAL, "the model's output after %d tokens has no number above -inf", lane->length);
-        err_hint(err, "the checkpoint may be damaged: compare its files with the published hashes");
-        return LILY_ERR_INTERNAL;
-    }
+    LILY_TRY(sampler_pick_sound(lane->sampler, logits_of(m, slot), lane->length, &out->id, err));
     if (lane->spec->n_logprobs < 0) return LILY_OK;
     out->logprob.id = out->id;
     out->logprob.n_top = lane->spec->n_logprobs;

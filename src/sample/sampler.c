@@ -2,6 +2,7 @@
 #include "sample/sampler.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "sample/penalty.h"
@@ -135,6 +136,13 @@ static int32_t draw(struct sampler *s, const float *logits)
     return c[select_mass(c, kept, u * total_weight(c, kept)) - 1].id;
 }
 
+static bool not_finite(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return (bits & 0x7f800000) == 0x7f800000;
+}
+
 int32_t sampler_pick(struct sampler *s, float *logits)
 {
     penalties_apply(&s->penalties, logits);
@@ -143,4 +151,25 @@ int32_t sampler_pick(struct sampler *s, float *logits)
     s->step++;
     penalties_output(&s->penalties, id);
     return id;
+}
+
+/* The first that is not finite, or -1. */
+static int32_t first_not_finite(const float *logits, int n)
+{
+    uint32_t any = 0;
+    for (int i = 0; i < n; i++) any |= not_finite(logits[i]); /* without a way out, so that it is done by vectors */
+    for (int i = 0; any && i < n; i++)
+        if (not_finite(logits[i])) return i;
+    return -1;
+}
+
+lily_status sampler_pick_sound(struct sampler *s, float *logits, int n_read, int32_t *id, struct lily_err *err)
+{
+    int32_t bad = first_not_finite(logits, s->n_tokens);
+    *id = bad < 0 ? sampler_pick(s, logits) : -1;
+    if (*id >= 0) return LILY_OK;
+    if (bad >= 0) err_set(err, LILY_ERR_DEVICE, "the model's output after %d tokens is not finite: the logit of token %d is %g", n_read, (int)bad, (double)logits[bad]);
+    else err_set(err, LILY_ERR_DEVICE, "no token is left to pick after %d tokens", n_read);
+    err_hint(err, "the checkpoint may be damaged: compare its files with the published hashes");
+    return LILY_ERR_DEVICE;
 }

@@ -55,6 +55,11 @@ void sampler_prompt(struct sampler *s, const int32_t *ids, size_t n);
  * same again on return. -1 when no logit is above -inf: the model's output is broken.
  */
 int32_t sampler_pick(struct sampler *s, float *logits);
+/*
+ * The same for logits that a model computed after n_read tokens: fails when one of them is no finite number, since what a damaged
+ * checkpoint says must not be taken for an answer.
+ */
+lily_status sampler_pick_sound(struct sampler *s, float *logits, int n_read, int32_t *id, struct lily_err *err);
 int sampler_n_tokens(const struct sampler *s);
 
 struct token_logprob {

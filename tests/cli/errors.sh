@@ -56,6 +56,26 @@ done
 copy dtype
 sed -i 's/"dtype":"U32"/"dtype":"I32"/' "$dir/model-00001-of-00002.safetensors"
 refused 'a wrong dtype' I32
+if [ -n "$have_python" ]; then
+    # poison NAME BYTES: every two bytes of the tensor become these
+    poison() {
+        python3 -c 'import json,sys
+path, name, two = sys.argv[1], sys.argv[2], bytes.fromhex(sys.argv[3])
+with open(path, "r+b") as f:
+    n = int.from_bytes(f.read(8), "little")
+    begin, end = json.loads(f.read(n))[name]["data_offsets"]
+    f.seek(8 + n + begin)
+    f.write(two * ((end - begin) // 2))' "$dir/model-00002-of-00002.safetensors" "language_model.$1" "$2"
+    }
+    copy infinite
+    poison lm_head.biases 807f
+    refused 'infinite biases' 'not finite' 'logit of token'
+    copy nan
+    poison lm_head.scales c0ff
+    refused 'scales that are no numbers' 'not finite'
+else
+    skip 'poisoned weights' 'no python3' 5
+fi
 run run -m '' hi
 expect 'a model without a name' fails_with 2 '--model'
 copy escape

@@ -132,6 +132,17 @@ if [ -n "$have_python" ]; then
     stop "$tmp/now"
     expect 'Ctrl-C while a prompt is read: status' is "$rc" 130
     expect 'Ctrl-C while a prompt is read: one value' json 'v["finish"] == "cancelled" and v["ids"] == []'
+    mkfifo "$tmp/fifo"
+    sleep 60 >"$tmp/fifo" &
+    writer=$!
+    # shellcheck disable=SC2086
+    "$LILY" run -m $TINY --json <"$tmp/fifo" >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    sleep 1
+    stop "$tmp/now"
+    kill "$writer"
+    expect 'Ctrl-C before the answer: status' is "$rc" 130
+    expect 'Ctrl-C before the answer: the error' json 'v == {"error": {"message": "interrupted", "hint": None}}'
     printf 'wait xxx\nsend \\x03\n' >"$tmp/steps"
     # shellcheck disable=SC2086
     term "$LILY" $long
@@ -144,7 +155,7 @@ if [ -n "$have_python" ]; then
     expect 'a closed pipe: status' is "$rc" 0
     expect 'a closed pipe: silent' is "$err" ''
 else
-    skip 'shapes, bias, terminal, Ctrl-C' 'no python3' 33
+    skip 'shapes, bias, terminal, Ctrl-C' 'no python3' 35
 fi
 if [ -w /dev/full ]; then
     "$LILY" run -m $TINY --ctx 2048 hi -n 50 --no-think --temp 0 >/dev/full 2>"$tmp/err"

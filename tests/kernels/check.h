@@ -21,6 +21,7 @@ struct options {
     const char *func; /* borrowed; NULL: all */
     int tier;         /* -1: all that run */
     bool bench, json, self_test, verbose;
+    bool quick;       /* leave out the cases that take long to check */
     int threads;      /* for --bench; 0: all */
 };
 extern struct options options;
@@ -49,6 +50,7 @@ bool canary_intact(const void *p, size_t n);
 
 /* --- cases --- */
 bool selected(const char *func);                /* by --func */
+bool left_out(long products);                   /* by --quick: a case whose reference takes so many products */
 void case_begin(const char *func, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void case_end(void);                            /* checks the canaries, frees the buffers, counts */
 void case_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -155,6 +155,7 @@ static void check_decode(struct attn_case *c, struct random *r)
 {
     for (int n_keys = 1; n_keys <= 200; n_keys += n_keys < 9 || (n_keys % 64 > 61) || n_keys % 64 < 3 ? 1 : random_int(r, 1, 7)) {
         int n_q = n_keys % 3 ? random_int(r, 1, MAX_HEADS) : 8;
+        if (left_out(2L * HEAD_DIM * n_q * n_keys)) continue;
         case_begin("attention", "%d heads, %d keys, %s", n_q, n_keys, c->job.bf16 ? "bf16" : "f32");
         make_attention(c, r, n_q, 1, n_keys, IN_PLAIN);
         run_attention(c, r);
@@ -168,6 +169,7 @@ static void check_prefill(struct attn_case *c, struct random *r)
     static const int heads[] = {1, 2, 4, 8, 8, 8, 16, 5};
     for (int n_keys = 1; n_keys <= 150; n_keys += n_keys < 3 || n_keys % 64 < 2 ? 1 : random_int(r, 5, 20)) {
         int n_q = heads[random_int(r, 0, 7)], n_rows = random_int(r, 2, ATTN_MAX_ROWS / n_q);
+        if (left_out(2L * HEAD_DIM * n_q * n_rows * (n_keys + n_rows))) continue;
         case_begin("attention", "%d heads, %d rows from key %d, %s", n_q, n_rows, n_keys, c->job.bf16 ? "bf16" : "f32");
         make_attention(c, r, n_q, n_rows, n_keys, IN_PLAIN);
         run_attention(c, r);

@@ -10,7 +10,11 @@
 #include "base/cpu.h"
 #include "counts.h"
 
+#ifdef TEST_QUICK /* tests/neon.sh */
+struct options options = {.seed = 1, .repeat = 1, .tier = CPU_NEON, .quick = true};
+#else
 struct options options = {.seed = 1, .repeat = 1, .tier = -1};
+#endif
 
 static const struct suite *const suites[] = {matmul_suites, digit_suites, mix_suites, attention_suites, elem_suites};
 enum { SUITES = sizeof suites / sizeof *suites };
@@ -21,6 +25,7 @@ static const char usage[] =
     "  --tier NAME     only this tier: scalar, avx2, avx512, amx, neon\n"
     "  --seed N        seed of the random inputs (1)\n"
     "  --repeat N      run everything N times, each with its own seed\n"
+    "  --quick         leave out large shapes, and the self-test: for emulators\n"
     "  --self-test     only plant faults in the kernels and see that each is noticed; a plain run does it last\n"
     "  --bench         time the kernels instead of checking them\n"
     "  --threads N     threads for --bench (all)\n"
@@ -32,7 +37,7 @@ static bool parse(int argc, char **argv)
     static const struct option longs[] = {{"func", 1, 0, 'f'},  {"tier", 1, 0, 't'},      {"seed", 1, 0, 's'},
                                           {"repeat", 1, 0, 'r'}, {"self-test", 0, 0, 'S'}, {"bench", 0, 0, 'b'},
                                           {"threads", 1, 0, 'n'}, {"json", 0, 0, 'j'},     {"verbose", 0, 0, 'v'},
-                                          {"help", 0, 0, 'h'},   {0, 0, 0, 0}};
+                                          {"help", 0, 0, 'h'},   {"quick", 0, 0, 'q'},   {0, 0, 0, 0}};
     enum cpu_tier tier;
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) switch (c) {
         case 'f': options.func = optarg; break;
@@ -42,6 +47,7 @@ static bool parse(int argc, char **argv)
             break;
         case 's': options.seed = strtoull(optarg, NULL, 0); break;
         case 'r': options.repeat = atoi(optarg); break;
+        case 'q': options.quick = true; break;
         case 'S': options.self_test = true; break;
         case 'b': options.bench = true; break;
         case 'n': options.threads = atoi(optarg); break;
@@ -98,8 +104,19 @@ static void self_test(enum cpu_tier tier)
     counts.failed = failed + missed;
 }
 
+/* Tiers of other processors are no skips: tests/neon.sh runs them wherever it can. */
+static bool is_foreign(enum cpu_tier tier)
+{
+#if defined(__aarch64__)
+    return tier == CPU_AVX2 || tier == CPU_AVX512 || tier == CPU_AMX;
+#else
+    return tier == CPU_NEON;
+#endif
+}
+
 static void check_tier(enum cpu_tier tier)
 {
+    if (options.tier < 0 && is_foreign(tier)) return;
     const char *tier_name = cpu_tier_name(tier);
     struct cpu_kernels k;
     if (!cpu_tier_runs(tier)) {
@@ -128,7 +145,7 @@ int main(int argc, char **argv)
     if (options.bench) return bench();
     for (int tier = 0; tier < CPU_TIERS && !options.self_test; tier++)
         if (options.tier < 0 || options.tier == tier) check_tier((enum cpu_tier)tier);
-    self_test(options.tier >= 0 ? (enum cpu_tier)options.tier : cpu_best_tier());
+    if (!options.quick) self_test(options.tier >= 0 ? (enum cpu_tier)options.tier : cpu_best_tier());
     printf("%ld passed, %ld failed, %ld skipped\n", counts.passed, counts.failed, counts.skipped);
     return counts.failed != 0;
 }

@@ -165,7 +165,7 @@ static void check_form(enum form form, void (*kernel)(const struct block_job *),
     for (unsigned s = 0; s < sizeof counts_of_rows / sizeof *counts_of_rows; s++)
         for (unsigned w = 0; w < sizeof tiles / sizeof *tiles; w++) {
             int n = counts_of_rows[s];
-            if (n * tiles[w] > 1600) continue;
+            if (n * tiles[w] > 1600 || left_out(1024L * n * tiles[w])) continue;
             bool listed = random_u64(r) & 1;
             int extra = random_int(r, 0, 2) * 16, act_rows = listed ? random_int(r, 1, n + 3) : n;
             case_begin(form_names[form], "n %d, %d tiles, %s, ldy %d", n, tiles[w], listed ? "row list" : "all rows", 16 + extra);

@@ -232,7 +232,11 @@ static void test_checkpoint_rules(void **state)
 int main(void)
 {
     for (int t = 0; t < CPU_TIERS; t++)
+#ifdef LILY_SAN /* threads are the same in every tier */
+        if ((enum cpu_tier)t == cpu_best_tier()) tiers[n_tiers++] = (enum cpu_tier)t;
+#else
         if (cpu_tier_runs((enum cpu_tier)t)) tiers[n_tiers++] = (enum cpu_tier)t;
+#endif
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_prefill_schedules), cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_batch_neighbours), cmocka_unit_test(test_borders_equal_cold),
                                        cmocka_unit_test(test_checkpoint_rules)};

@@ -2,9 +2,11 @@
 #include "../testing.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -156,6 +158,27 @@ static void a_written_file_replaces_the_old_one(void **state)
     free(target);
 }
 
+/* What a killed writer left: gone an hour later, and nothing that only looks like it. */
+static void a_write_removes_stale_temporary_files(void **state)
+{
+    (void)state;
+    struct lily_err err;
+    static const char *const stay[] = {"key.lily-tmp-aaaaaa", "key.backup", "key.lily-tmp-bbbbb", ".lily-tmp-cccccc"};
+    const struct timespec old[2] = {{time(NULL) - 4000, 0}, {time(NULL) - 4000, 0}};
+    for (size_t i = 0; i < sizeof stay / sizeof stay[0]; i++) {
+        put(stay[i], "x", 1);
+        if (i) assert_int_equal(utimensat(AT_FDCWD, in_dir(stay[i]), old, 0), 0);
+    }
+    put("other.lily-tmp-dddddd", "x", 1);
+    assert_int_equal(utimensat(AT_FDCWD, in_dir("other.lily-tmp-dddddd"), old, 0), 0);
+    assert_ok(file_write_atomic(in_dir("target"), "new", 3, &err));
+    assert_false(file_exists(in_dir("other.lily-tmp-dddddd")));
+    for (size_t i = 0; i < sizeof stay / sizeof stay[0]; i++) {
+        assert_true(file_exists(in_dir(stay[i])));
+        assert_int_equal(unlink(in_dir(stay[i])), 0);
+    }
+}
+
 static void a_failed_write_leaves_the_old_file_and_nothing_else(void **state)
 {
     (void)state;
@@ -264,6 +287,7 @@ int main(void)
         IN_DIR(what_is_no_regular_file_is_refused),
         IN_DIR(a_read_appends_and_keeps_to_its_limit),
         IN_DIR(a_written_file_replaces_the_old_one),
+        IN_DIR(a_write_removes_stale_temporary_files),
         IN_DIR(a_failed_write_leaves_the_old_file_and_nothing_else),
         IN_DIR(a_write_that_stops_half_way_is_an_error),
         IN_DIR(folders_are_made_with_their_parents),

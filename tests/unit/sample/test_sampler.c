@@ -361,10 +361,36 @@ static void test_no_allocation(void **state)
 #endif
 }
 
+/* What a damaged checkpoint computes is refused and named. */
+static void test_not_finite(void **state)
+{
+    (void)state;
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    struct sampler_params p;
+    sampler_params_init(&p);
+    struct lily_err err = {0};
+    float l[N];
+    int32_t id;
+    make_logits(l, N, 3);
+    l[7] = 50;
+    struct sampler *s = new_sampler(&p, N);
+    assert_ok(sampler_pick_sound(s, l, 12, &id, &err));
+    assert_int_equal(id, 7);
+    for (int i = 0; i < 3; i++) {
+        l[N - 1] = bad[i];
+        assert_int_equal(sampler_pick_sound(s, l, 12, &id, &err), LILY_ERR_DEVICE);
+        assert_non_null(strstr(err.msg, "after 12 tokens is not finite: the logit of token 999"));
+    }
+    sampler_free(s);
+    s = new_sampler(&p, N - 1); /* padding behind the tokens is not looked at */
+    assert_ok(sampler_pick_sound(s, l, 12, &id, &err));
+    sampler_free(s);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixed_draws),        cmocka_unit_test(test_order_of_filters),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_fixed_draws),        cmocka_unit_test(test_order_of_filters),
         cmocka_unit_test(test_big_top_k),          cmocka_unit_test(test_greedy),
         cmocka_unit_test(test_padding_is_never_drawn), cmocka_unit_test(test_strange_logits),
         cmocka_unit_test(test_frequencies),        cmocka_unit_test(test_seed_and_step),
