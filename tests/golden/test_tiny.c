@@ -85,7 +85,7 @@ static void check_tier(enum cpu_tier tier)
             snprintf(what, sizeof what, "%s, %s in pieces of %d", cpu_tier_name(tier),
                      runs[k].phase == PHASE_DECODE ? "decode" : "prefill", runs[k].piece);
             trace_model(m, r.ids, r.n, runs[k], &t);
-            compare(m, &r, &t, runs[k].phase == PHASE_PREFILL && tier != CPU_SCALAR && tier != CPU_NEON ? whole_tolerance : fp32_tolerance, what);
+            compare(m, &r, &t, runs[k].phase == PHASE_PREFILL && tier != CPU_SCALAR ? whole_tolerance : fp32_tolerance, what);
             trace_free(&t);
         }
         free_recorded(&r);

@@ -184,13 +184,13 @@ static const struct backend_ops cpu_ops = {
 /*
  * Digits of activations for 4-bit matrices: chosen by phase, tier and mode, never by the number of rows. Two digits are as
  * good as fp32 where the products of many rows are bound by arithmetic, and faster wherever a tier multiplies bytes. Three
- * are as exact as fp32, and with VNNI decode reads memory faster by them; AVX2 has no such gain, plain C keeps fp32.
+ * are as exact as fp32, and with VNNI decode reads memory faster by them. Plain C keeps fp32.
  */
 static int digits_of(enum cpu_tier tier, enum phase phase)
 {
     bool vnni = tier == CPU_AVX512 || tier == CPU_AMX;
     if (phase == PHASE_DECODE) return vnni ? 3 : 0;
-    return vnni || tier == CPU_AVX2 ? 2 : 0;
+    return tier == CPU_SCALAR ? 0 : 2;
 }
 
 lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, struct lily_err *err)

@@ -130,6 +130,9 @@ void product_blocks(const struct cpu_backend *c, const struct product *p, long f
 /* Rows that belong together in one call of a matrix kernel. */
 int product_piece(const struct act *act);
 
+/* Runs fn over parts of the batch's rows: a single row has one part, for which nobody is woken. */
+void run_rows(struct cpu_backend *c, pool_fn fn, void *arg);
+
 /* y[i] = matrix * act row i for the batch's rows, on all threads; y has leading dimension ldy. */
 struct linear {
     const struct matrix *matrix;

@@ -8,6 +8,14 @@ struct linear_job {
     const struct act *act;
 };
 
+void run_rows(struct cpu_backend *c, pool_fn fn, void *arg)
+{
+    if (c->batch->n_rows == 1)
+        fn(arg, 0, 1);
+    else
+        pool_run(c->pool, fn, arg);
+}
+
 int product_piece(const struct act *act)
 {
     return act->digits.count ? 64 : 48;
@@ -105,7 +113,7 @@ static void norm_part(void *arg, int thread, int n_threads)
 void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out)
 {
     struct norm_job job = {c, x, w, out};
-    pool_run(c->pool, norm_part, &job);
+    run_rows(c, norm_part, &job);
 }
 
 struct add_job {
@@ -126,5 +134,5 @@ static void add_part(void *arg, int thread, int n_threads)
 void cpu_add_rows(struct cpu_backend *c, const float *y, int ldy)
 {
     struct add_job job = {c, y, ldy};
-    pool_run(c->pool, add_part, &job);
+    run_rows(c, add_part, &job);
 }

@@ -129,7 +129,7 @@ static products_fn products_of(enum cpu_tier tier, const char **what)
 {
 #if defined(__x86_64__)
     *what = "int8, AVX-512 VNNI";
-    if (tier == CPU_AVX512 && cpu_tier_runs(CPU_AVX512)) return measure_products_avx512;
+    if ((tier == CPU_AVX512 || tier == CPU_AMX) && cpu_tier_runs(CPU_AVX512)) return measure_products_avx512;
     *what = "int8, AVX2";
     if (tier == CPU_AVX2 && cpu_tier_runs(CPU_AVX2)) return measure_products_avx2;
 #elif defined(__aarch64__)

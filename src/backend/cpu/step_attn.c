@@ -55,7 +55,7 @@ void cpu_step_attn_in(struct backend *be, const struct attn_weights *w, int inde
     struct linear l[] = {{w->q, ws->q, ws->ld_q}, {w->k, ws->k, ws->ld_kv}, {w->v, ws->v, ws->ld_kv}};
     cpu_linear(c, l, 3, &ws->norm, c->batch->n_rows);
     struct attn_step job = {c, w, index};
-    pool_run(c->pool, append_part, &job);
+    run_rows(c, append_part, &job);
 }
 
 /* Query heads of one KV head, for consecutive rows of one sequence. */

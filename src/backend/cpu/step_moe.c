@@ -58,7 +58,7 @@ void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
     struct workspace *ws = &c->ws;
     int n = c->batch->n_rows, n_experts = be->shape.n_experts;
     cpu_norm_rows(c, ws->x, w->norm, &ws->norm);
-    if (ws->routed.digits.count) pool_run(c->pool, routed_part, c);
+    if (ws->routed.digits.count) run_rows(c, routed_part, c);
     struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
     cpu_linear(c, l, 2, &ws->norm, n);
     for (int t = 0; t < n; t++)
@@ -247,5 +247,5 @@ void cpu_step_moe_experts(struct backend *be, const struct moe_weights *w)
     pool_run(job.c->pool, inner_part, &job);
     pool_run(job.c->pool, sums_part, &job);
     pool_run(job.c->pool, down_part, &job);
-    pool_run(job.c->pool, combine_part, &job);
+    run_rows(job.c, combine_part, &job);
 }

@@ -7,4 +7,5 @@ void cpu_kernels_neon(struct cpu_kernels *k)
     cpu_kernels_neon_matmul(k);
     cpu_kernels_neon_mix(k);
     cpu_kernels_neon_elem(k);
+    cpu_kernels_neon_digits(k);
 }

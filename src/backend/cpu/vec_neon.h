@@ -9,6 +9,7 @@
 void cpu_kernels_neon_matmul(struct cpu_kernels *k);
 void cpu_kernels_neon_mix(struct cpu_kernels *k);
 void cpu_kernels_neon_elem(struct cpu_kernels *k);
+void cpu_kernels_neon_digits(struct cpu_kernels *k);
 
 #ifdef __aarch64__
 #include <arm_neon.h>
