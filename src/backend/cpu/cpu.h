@@ -55,7 +55,7 @@ struct expert_group {
 struct workspace {
     float *x;            /* (n, hidden) residual stream */
     struct act norm;     /* (n, hidden) normed input of a mixer or of the experts */
-    struct act routed;   /* norm for the routed experts where they read other digits: count 0 otherwise */
+    struct act routed;   /* (n*8, hidden) norm by slot, digits alone: prefill of the routed experts; x and sums NULL */
     float *rotary;       /* (n, 64): cos of 32 frequencies, then sin */
     float *qkv;          /* (n, ld_qkv) pre-convolution rows */
     float *conv;         /* (n, conv_dim) */

@@ -76,7 +76,8 @@ void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, con
 struct act act_from(const struct act *a, long row)
 {
     struct digit_row first = digit_row(&a->digits, row, 0);
-    struct act out = {.x = a->x + row * a->ld, .sums = a->sums + row * (a->ld / QUANT_GROUP), .ld = a->ld};
+    struct act out = {.ld = a->ld};
+    if (a->x) out.x = a->x + row * a->ld, out.sums = a->sums + row * (a->ld / QUANT_GROUP);
     out.digits = (struct digits){first.d, first.scales, first.sums, a->ld, a->digits.count};
     return out;
 }

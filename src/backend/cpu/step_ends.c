@@ -6,7 +6,7 @@ static void set_digits(struct cpu_backend *c, int count)
 {
     struct act *all[] = {&c->ws.norm, &c->ws.mixed, &c->ws.inner, &c->ws.shared, &c->ws.head};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->digits.count = count;
-    c->ws.routed.digits.count = c->fast && count == 2 ? 1 : 0;
+    c->ws.routed.digits.count = c->batch->phase == PHASE_DECODE ? 0 : c->fast && count ? 1 : count;
 }
 
 void cpu_step_begin(struct backend *be, const struct batch *batch)

@@ -1,5 +1,6 @@
 /* The mixture of experts (MODEL.md, MoE block): norm, router and top 8, grouped expert products, weighted sum. */
 #include <math.h>
+#include <string.h>
 
 #include "backend/cpu/cpu.h"
 
@@ -40,25 +41,12 @@ static void group_slots(struct workspace *ws, int n_rows, int n_experts)
     }
 }
 
-/* The fast mode's coarser digits of the normed rows. */
-static void routed_part(void *arg, int thread, int n_threads)
-{
-    struct cpu_backend *c = arg;
-    long lo, hi;
-    pool_range(c->batch->n_rows, thread, n_threads, &lo, &hi);
-    for (long t = lo; t < hi; t++) {
-        struct digit_row out = digit_row(&c->ws.routed.digits, t, 0);
-        c->kernels.split_digits(&out, c->ws.norm.x + t * c->ws.norm.ld, c->base.shape.hidden / QUANT_GROUP);
-    }
-}
-
 void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
     int n = c->batch->n_rows, n_experts = be->shape.n_experts;
     cpu_norm_rows(c, ws->x, w->norm, &ws->norm);
-    if (ws->routed.digits.count) run_rows(c, routed_part, c);
     struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
     cpu_linear(c, l, 2, &ws->norm, n);
     for (int t = 0; t < n; t++)
@@ -70,7 +58,37 @@ void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
 struct expert_job {
     struct cpu_backend *c;
     const struct moe_weights *w;
+    bool gathered; /* the rows of each expert lie together in ws.routed */
 };
+
+static void copy_digits(const struct digit_row *to, const struct digit_row *from, int n_groups)
+{
+    memcpy(to->d, from->d, (size_t)n_groups * QUANT_GROUP * (size_t)from->count);
+    memcpy(to->scales, from->scales, sizeof(float) * (size_t)n_groups);
+    memcpy(to->sums, from->sums, sizeof(float) * (size_t)n_groups);
+}
+
+/* The normed rows' digits in the order of slots; the fast mode makes coarser ones. */
+static void gather_part(void *arg, int thread, int n_threads)
+{
+    const struct expert_job *j = arg;
+    struct workspace *ws = &j->c->ws;
+    int n_groups = ws->norm.ld / QUANT_GROUP;
+    long lo, hi;
+    pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
+    for (long t = lo; t < hi; t++) {
+        struct digit_row row = digit_row(&ws->norm.digits, t, 0);
+        for (int i = 0; i < EXPERTS_PER_TOKEN; i++) {
+            struct digit_row out = digit_row(&ws->routed.digits, ws->slot_of[t * EXPERTS_PER_TOKEN + i], 0);
+            if (i == 0 && out.count != row.count) {
+                j->c->kernels.split_digits(&out, ws->norm.x + t * ws->norm.ld, n_groups);
+                row = out;
+            } else {
+                copy_digits(&out, &row, n_groups);
+            }
+        }
+    }
+}
 
 /* A thread's share of all (group, row block) units, in units of cost; a unit belongs to the share in which it begins. */
 struct share {
@@ -103,7 +121,7 @@ static void take_blocks(struct share *s, int blocks, int n_rows, int *first, int
 struct expert_run {
     const struct matrix *gate, *up, *down;
     int expert;
-    const struct act *in; /* the batch's normed rows */
+    struct act in;        /* normed rows */
     const int32_t *rows;  /* those of the expert; NULL: all in order */
     int first, n;        /* rows of inner and out */
     struct act *inner;
@@ -115,7 +133,7 @@ static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int b
 {
     enum { MAX_PIECE = 64 };
     float gate[MAX_PIECE * BLOCK_ROWS] __attribute__((aligned(64))), up[MAX_PIECE * BLOCK_ROWS] __attribute__((aligned(64)));
-    struct act act = e->rows ? *e->in : act_from(e->in, from);
+    struct act act = e->rows ? e->in : act_from(&e->in, from);
     struct block_job job = {.block = matrix_block(e->gate, e->expert, block),
                             .col_tiles = e->gate->col_tiles,
                             .act = &act,
@@ -136,7 +154,7 @@ static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int b
 static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, int first, int last)
 {
     enum { BLOCKS = 4 };
-    int piece = product_piece(e->in);
+    int piece = product_piece(&e->in);
     for (int block = first; block < last; block += BLOCKS)
         for (int from = 0; from < e->n; from += piece)
             for (int b = block; b < last && b < block + BLOCKS; b++) inner_piece(c, e, b, from, e->n - from < piece ? e->n - from : piece);
@@ -155,7 +173,7 @@ static struct expert_run shared_run(const struct expert_job *j)
     return (struct expert_run){.gate = j->w->shared_gate_proj,
                                .up = j->w->shared_up,
                                .down = j->w->shared_down,
-                               .in = &ws->norm,
+                               .in = ws->norm,
                                .n = j->c->batch->n_rows,
                                .inner = &ws->shared,
                                .out = ws->shared_out};
@@ -167,9 +185,9 @@ static struct expert_run routed_run(const struct expert_job *j, const struct exp
     return (struct expert_run){.gate = j->w->gate,
                                .up = j->w->up,
                                .down = j->w->down,
-                               .in = ws->routed.digits.count ? &ws->routed : &ws->norm,
+                               .in = j->gathered ? act_from(&ws->routed, g->first) : ws->norm,
                                .expert = g->expert,
-                               .rows = ws->slot_token + g->first,
+                               .rows = j->gathered ? NULL : ws->slot_token + g->first,
                                .first = g->first,
                                .n = g->n,
                                .inner = &ws->inner,
@@ -243,7 +261,9 @@ static void combine_part(void *arg, int thread, int n_threads)
 
 void cpu_step_moe_experts(struct backend *be, const struct moe_weights *w)
 {
-    struct expert_job job = {cpu_of(be), w};
+    struct expert_job job = {.c = cpu_of(be), .w = w};
+    job.gathered = job.c->ws.routed.digits.count && w->gate->kind == MATRIX_Q4 && w->up->kind == MATRIX_Q4;
+    if (job.gathered) pool_run(job.c->pool, gather_part, &job);
     pool_run(job.c->pool, inner_part, &job);
     pool_run(job.c->pool, sums_part, &job);
     pool_run(job.c->pool, down_part, &job);

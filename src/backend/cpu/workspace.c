@@ -47,9 +47,9 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->ld_hidden = round_up(s->hidden, BLOCK_ROWS);
     ws->x = carve_floats(c, n, s->hidden);
     ws->norm = carve_act(c, n, s->hidden);
-    ws->routed = ws->norm;
-    ws->routed.digits = (struct digits){carve(c, n * (size_t)digits_row_bytes(ws->norm.ld, 1)), carve_floats(c, n, ws->norm.ld / QUANT_GROUP),
-                                        carve_floats(c, n, ws->norm.ld / QUANT_GROUP), ws->norm.ld, 0};
+    ws->routed = (struct act){.ld = ws->norm.ld};
+    ws->routed.digits = (struct digits){carve(c, slots * (size_t)digits_row_bytes(ws->norm.ld, 2)), carve_floats(c, slots, ws->norm.ld / QUANT_GROUP),
+                                        carve_floats(c, slots, ws->norm.ld / QUANT_GROUP), ws->norm.ld, 0};
     ws->rotary = carve_floats(c, n, ROTARY_DIM);
     ws->qkv = carve_floats(c, n, ws->ld_qkv);
     ws->conv = carve_floats(c, n, ws->ld_qkv);
