@@ -30,6 +30,12 @@ ALWAYS_INLINE float digits_scale(uint32_t top_bits, int count, float *factor)
     return top / digits_top(count);
 }
 
+/* Asks for the tile that lies `ahead` bytes behind one that is being used; row blocks lie behind each other. */
+ALWAYS_INLINE void prefetch_tile(const uint8_t *tile, int ahead)
+{
+    for (int i = 0; i < Q4_TILE_BYTES; i += 64) __builtin_prefetch(tile + ahead + i);
+}
+
 /* Rows of a job that are computed together. */
 struct digit_rows {
     const int8_t *d[8];

@@ -6,7 +6,7 @@
 #include "backend/cpu/digits.h"
 #include "backend/cpu/vec_avx512.h"
 
-enum { CHUNK = 64, TILE_ROWS = 16, LINE = 64 };
+enum { CHUNK = 64, TILE_ROWS = 16, LINE = 64, AHEAD = 4608 };
 
 struct tile_config {
     uint8_t palette, start_row, reserved[14];
@@ -126,6 +126,7 @@ static int take_tiles(struct amx_state *a, const struct digit_job *j, int from, 
 /* Loads the codes of group t into tile 7, and unpacks those of the next. */
 ALWAYS_INLINE void next_group(struct amx_state *a, int t)
 {
+    prefetch_tile(a->job->block + (size_t)t * Q4_TILE_BYTES, AHEAD);
     MEMORY_BARRIER();
     _tile_loadd(7, a->codes[t % 2], LINE);
     if (t + 1 < a->job->col_tiles) unpack(a->codes[(t + 1) % 2], a->job->block + (size_t)(t + 1) * Q4_TILE_BYTES);

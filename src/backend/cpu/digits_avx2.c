@@ -6,7 +6,7 @@
 #include "backend/cpu/digits.h"
 #include "backend/cpu/vec_avx2.h"
 
-enum { QUADS = QUANT_GROUP / 4, CHUNK = 64 };
+enum { QUADS = QUANT_GROUP / 4, CHUNK = 64, AHEAD = 2304 };
 
 /* A tile with a byte for each code: (16 quads, 16 rows, 4). */
 struct codes {
@@ -102,6 +102,7 @@ ALWAYS_INLINE void chunk(const struct digit_job *j, int from, int n, int count)
     struct codes codes;
     struct group g = {.codes = &codes, .tile = j->block};
     for (; g.t < j->col_tiles; g.t++, g.tile += Q4_TILE_BYTES) {
+        prefetch_tile(g.tile, AHEAD);
         unpack(&codes, g.tile);
         int i = 0;
         for (; i + at_once <= n; i += at_once) add_group(y[i], &g, &rows[i / at_once], at_once, count);

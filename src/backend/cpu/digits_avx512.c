@@ -67,7 +67,7 @@ ALWAYS_INLINE void one_row(const struct digit_job *j, int from, int count)
     take_digit_rows(&row, j, from, 1);
     struct group g = {.tile = j->block};
     for (; g.t < j->col_tiles; g.t++, g.tile += Q4_TILE_BYTES) {
-        for (int i = 0; i < Q4_TILE_BYTES; i += 64) __builtin_prefetch(g.tile + AHEAD + i);
+        prefetch_tile(g.tile, AHEAD);
         add_group(y, &g, &row, 1, count);
     }
     memcpy(j->y + (long)from * j->ldy, y, sizeof y);
@@ -84,6 +84,7 @@ ALWAYS_INLINE void chunk(const struct digit_job *j, int from, int n, int count)
     for (int i = 0; i < n; i += at_once) take_digit_rows(&rows[i / at_once], j, from + i, n - i < at_once ? n - i : at_once);
     struct group g = {.codes = codes, .tile = j->block};
     for (; g.t < j->col_tiles; g.t++, g.tile += Q4_TILE_BYTES) {
+        prefetch_tile(g.tile, AHEAD);
         for (int q = 0; q < QUANT_GROUP / 4; q++) _mm512_store_si512((void *)(codes + 64 * q), quad_codes(g.tile, q));
         int i = 0;
         for (; i + at_once <= n; i += at_once) add_group(y[i], &g, &rows[i / at_once], at_once, count);
