@@ -229,14 +229,18 @@ def test_progress():
 
 def test_keepalive():
     bodies = {"/v1/chat/completions": chat_body([{"text": "x", "delay_ms": 10700}], thinking=False),
-              "/v1/messages": {"max_tokens": 5, "messages": [{"role": "user", "content": script([{"text": "x", "delay_ms": 10700}])}]}}
+              "/v1/messages": {"max_tokens": 5, "messages": [{"role": "user", "content": script([{"text": "x", "delay_ms": 10700}])}]},
+              "/v1/responses": {"input": script([{"text": "x", "delay_ms": 10700}]), "reasoning": {"effort": "none"}}}
     got = {}
-    threads = [threading.Thread(target=lambda p=p, b=b: got.update({p: srv.events(p, b)})) for p, b in bodies.items()]
+    three = Server({}, ["--parallel", "3"])
+    threads = [threading.Thread(target=lambda p=p, b=b: got.update({p: three.events(p, b)})) for p, b in bodies.items()]
     [t.start() for t in threads]
     [t.join() for t in threads]
+    assert three.stop() == 0
     empty = [e for _, e in got["/v1/chat/completions"][1:-1] if e["choices"][0]["delta"] == {"content": ""}]
     assert len(empty) == 1, got["/v1/chat/completions"]
     assert [n for n, _ in got["/v1/messages"]].count("ping") == 2
+    assert [n for n, _ in got["/v1/responses"]].count("response.in_progress") == 2, got["/v1/responses"]
     join_chat(got["/v1/chat/completions"])
 
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""B7: prompts up to the demo model's whole context are answered, cold and from saved state, with the same text."""
+"""B7: prompts up to the demo model's whole context are answered, cold and from saved state, with the same text. F11: many
+conversations do not take more memory than was allowed.
+"""
 import os
 import sys
 
@@ -24,6 +26,27 @@ def test_B7():
         print("B7: %d tokens in %.1f s, again in %.1f s: %s" % (usage["prompt_tokens"], first, time.monotonic() - start - first, text))
         assert abs(usage["prompt_tokens"] - n) < n / 20 and usage["completion_tokens"] > 1 and text.strip(), value
         assert again["choices"] == value["choices"] and again["lily"]["cache"]["computed"] <= 64, again
+
+
+def peak(server):
+    with open("/proc/%d/status" % server.process.pid) as f:
+        return int(re.search(r"VmHWM:\s+(\d+) kB", f.read()).group(1)) << 10
+
+
+def test_F11():
+    plan = Server(None, ["--parallel", "2", "--ctx", "8192", "--cache-ram", "24M"])
+    total = plan.state()["plan"]["total"]
+    assert plan.stop() == 0
+    limit = total + (1 << 20)
+    tight = Server(None, ["--parallel", "2", "--ctx", "8192", "--cache-ram", "24M", "--memory-limit", str(limit)])
+    for i in range(24):
+        tight.ok("/v1/chat/completions", {"messages": [{"role": "user", "content": ("%d " % i + LINE) * 24}], "enable_thinking": False, "max_tokens": 4})
+    print("F11: plan %.1f MiB, limit %.1f, peak %.1f" % (total / 2 ** 20, limit / 2 ** 20, peak(tight) / 2 ** 20))
+    assert peak(tight) < 1.02 * limit, (peak(tight), limit)
+    assert tight.stop() == 0
+    few = subprocess.run([LILY, "serve", "-m", "models/demo", "--port", "0", "--parallel", "2", "--ctx", "8192", "--memory-limit", str(total - (1 << 20))],
+                         stderr=subprocess.PIPE)
+    assert few.returncode == 1 and b"does not fit" in few.stderr, few.stderr
 
 
 run(globals(), srv)
