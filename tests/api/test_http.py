@@ -206,7 +206,7 @@ def test_pipelining_without_reading():
             sent += s.send(request * 1000)
     except TimeoutError:
         pass
-    assert sent < 20 << 20 and srv.state()["resident"] - before < 8 << 20, (sent, srv.state()["resident"] - before)
+    assert sent < 20 << 20 and (SAN or srv.state()["resident"] - before < 8 << 20), (sent, srv.state()["resident"] - before)
     s.settimeout(20 * SLOW)  # and when it reads after all, the replies go on
     got = b""
     while got.count(b"200 OK") < 300:
