@@ -122,17 +122,19 @@ static lily_status begin(struct runner *r, int slot, const struct job *job, int 
 {
     struct fake *f = of(r);
     struct lane *lane = &f->lanes[slot];
+    lily_status st = LILY_OK;
     const char *own = f->script.prompt_scripts ? last_script(job->spec->text, job->spec->n_text) : NULL;
     *lane = (struct lane){.spec = job->spec};
     if (own) {
-        LILY_TRY(read_own(f, lane, own, err));
+        st = read_own(f, lane, own, err);
         lane->reply = &lane->own;
     } else {
         lane->reply = fake_script_choose(&f->script, job->spec->text, job->spec->n_text);
         if (!lane->reply) lane->reply = &f->empty;
     }
     lane->read = *reused = reusable(f, job->spec);
-    return LILY_OK;
+    if (st != LILY_OK) lane->spec = NULL; /* end is not called */
+    return st;
 }
 
 static lily_status prefill(struct runner *r, int slot, int *read, struct lily_err *err)

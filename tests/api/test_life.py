@@ -168,6 +168,15 @@ def test_equal_prompts_share_a_prefill():
     assert s.stop() == 0
 
 
+def test_a_bad_script_is_forgotten():
+    """The job of a script that cannot be read is gone; the next prompts are compared with what is there."""
+    for _ in range(3):
+        body = long_chat(words=300, word="gone ")
+        body["messages"][-1]["content"] = "#script {bad"
+        assert error_of(srv, "/v1/chat/completions", body, 500)
+        srv.ok("/v1/chat/completions", long_chat(words=300, word="gone "))
+
+
 def test_choices_share_a_prefill():
     before = srv.metric("prompt_tokens_computed_total")
     reply = srv.ok("/v1/chat/completions", long_chat(words=3000, word="shared ", n=2, prefill_tokens_per_s=20000))
