@@ -170,11 +170,14 @@ def test_equal_prompts_share_a_prefill():
 
 def test_a_bad_script_is_forgotten():
     """The job of a script that cannot be read is gone; the next prompts are compared with what is there."""
-    for _ in range(3):
-        body = long_chat(words=300, word="gone ")
-        body["messages"][-1]["content"] = "#script {bad"
-        assert error_of(srv, "/v1/chat/completions", body, 500)
-        srv.ok("/v1/chat/completions", long_chat(words=300, word="gone "))
+    held = send(srv, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 20, "repeat": 1000}], stream=True))  # the first slot
+    read_until(held, b"role")
+    body = long_chat(words=300, word="gone ")
+    body["messages"][-1]["content"] = "#script {bad"
+    assert error_of(srv, "/v1/chat/completions", body, 500)
+    reset(held)
+    srv.wait_for(lambda: srv.state()["requests"] == [])
+    srv.ok("/v1/chat/completions", long_chat(words=300, word="gone "))
 
 
 def test_choices_share_a_prefill():
