@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""B7: prompts up to the demo model's whole context are answered, cold and from saved state, with the same text. F11: many
+"""B7: prompts of up to 33,000 tokens are answered, cold and from saved state, with the same text. F11: many
 conversations do not take more memory than was allowed.
 """
 import os
@@ -8,13 +8,13 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
 from lilyserve import *
 
-srv = Server(None, ["--parallel", "2"])
+srv = Server(None, ["--parallel", "2", "--ctx", "34K"])
 LINE = "The fox sat by the lantern and told a story of the sea. "
 
 
 def test_B7():
     per_line = srv.ok("/tokenize", {"content": LINE * 100})["count"] / 100
-    for n in (15000, 16500, 20000, 32000):
+    for n in (15000, 16500, 20000, 33000):
         body = {"messages": [{"role": "user", "content": LINE * int(n / per_line) + "\nThe word is READY. What is the word?"}], "enable_thinking": False, "temperature": 0,
                 "max_tokens": 40}
         start = time.monotonic()
