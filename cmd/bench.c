@@ -17,6 +17,7 @@
 #include "load/synth.h"
 #include "model/device.h"
 #include "model/packing.h"
+#include "model/plan.h"
 #include "model_args.h"
 
 struct bench_args {
@@ -135,8 +136,11 @@ static lily_status open_model(const struct bench_args *a, struct buf *name, stru
     }
     buf_printf(name, "synthetic %s, seed %d", synth_preset_name(a->preset), a->seed);
     LILY_TRY(synth_plan_make(a->preset, (uint64_t)a->seed, &plan, err));
-    keep_packed(a, &o, &plan);
-    lily_status st = model_open_synth(&plan, &o, out, err);
+    /* What cannot fit is refused before 19.5 GB are written. */
+    struct memory_plan fits;
+    lily_status st = plan_make(&plan.config, &o.plan, &fits, err);
+    if (st == LILY_OK) keep_packed(a, &o, &plan);
+    if (st == LILY_OK) st = model_open_synth(&plan, &o, out, err);
     synth_plan_free(&plan);
     return st;
 }
