@@ -19,7 +19,8 @@ VALUES = {
 }
 ENVIRONMENT = [
     ("LILY_MODEL", "The checkpoint folder that is used when a command gets no \\fB\\-m\\fR."),
-    ("XDG_CACHE_HOME", "Compiled tokenizers go to its folder lily (default: ~/.cache)."),
+    ("LILY_CUDA_PLUGIN", "The file of the CUDA plug\\-in, in place of the search for liblily\\-cuda.so."),
+    ("XDG_CACHE_HOME", "Compiled tokenizers and packed files go to its folder lily (default: ~/.cache)."),
     ("XDG_STATE_HOME", "The history of lily chat goes to its folder lily (default: ~/.local/state)."),
     ("HF_HUB_CACHE, HF_HOME", "Where downloaded models lie; looked through for the newest one."),
     ("HF_ENDPOINT", "The hub of lily pull (default: https://huggingface.co)."),
