@@ -27,6 +27,7 @@ struct bench_args {
     enum synth_preset preset;
     bool synthetic;
     bool quick;
+    bool on_cpu; /* where the model will run */
     int seed, fill;
     const char *peers, *csv, *markdown, *svg;
 };
@@ -81,20 +82,15 @@ static lily_status take_phase(void *values, const char *text, struct lily_err *e
 
 /* ---- the model ---- */
 
-static bool on_cpu(const struct bench_args *a)
-{
-    return a->model.device != DEVICE_CUDA;
-}
-
 /* What the lengths and the device ask for, where no option says it. */
 static void complete(struct bench_args *a)
 {
     struct bench_options *o = &a->o;
     if (!o->n_lengths) {
-        o->n_lengths = on_cpu(a) ? 7 : (int)(sizeof matrix / sizeof matrix[0]);
+        o->n_lengths = a->on_cpu ? 7 : (int)(sizeof matrix / sizeof matrix[0]);
         memcpy(o->lengths, matrix, sizeof matrix[0] * (size_t)o->n_lengths);
     }
-    o->fill_from = a->fill >= 0 ? a->fill : on_cpu(a) ? 16384 + 1 : 0;
+    o->fill_from = a->fill >= 0 ? a->fill : a->on_cpu ? 16384 + 1 : 0;
     o->seed = (uint64_t)a->seed;
     if (a->quick) {
         o->rounds = 1;
@@ -109,8 +105,9 @@ static void keep_packed(const struct bench_args *a, const struct model_options *
     struct buf path = {0};
     struct pool *pool = NULL;
     struct lily_err err = {0};
-    struct device_choice device;
-    if (a->preset != SYNTH_35B || o->packed || device_choose(o, &plan->config.shape, &device, NULL) != LILY_OK || device.cuda) return;
+    struct memory_plan memory;
+    if (a->preset != SYNTH_35B || a->model.packed || !a->on_cpu) return;
+    if (plan_make(&plan->config, &o->plan, &memory, NULL) != LILY_OK) return; /* it will be refused: nothing to write for it */
     checkpoint_of_synth(plan, &ck);
     packing_path(ck, &path);
     if (path.len && !file_exists(path.data)) {
@@ -124,25 +121,49 @@ static void keep_packed(const struct bench_args *a, const struct model_options *
     checkpoint_close(ck);
 }
 
-static lily_status open_model(const struct bench_args *a, struct buf *name, struct model **out, struct lily_err *err)
+/* What is measured: a folder, or a synthetic model. */
+struct source {
+    struct buf name;            /* owned; the folder, or "synthetic 35b, seed 1" */
+    struct synth_plan plan;     /* owned; empty for a folder */
+    struct model_config config; /* owned; of a folder */
+};
+
+static lily_status find_source(const struct bench_args *a, struct source *s, struct lily_err *err)
+{
+    if (a->synthetic) {
+        buf_printf(&s->name, "synthetic %s, seed %d", synth_preset_name(a->preset), a->seed);
+        return synth_plan_make(a->preset, (uint64_t)a->seed, &s->plan, err);
+    }
+    LILY_TRY(model_find(&a->model, &s->name, err));
+    return config_load(buf_str(&s->name), &s->config, err);
+}
+
+static void source_free(struct source *s)
+{
+    synth_plan_free(&s->plan);
+    config_free(&s->config);
+    buf_free(&s->name);
+}
+
+/* Which kind of device it will be, before anything is loaded: lengths, filling and peers follow from it. */
+static lily_status find_device(struct bench_args *a, const struct source *s, struct lily_err *err)
 {
     struct model_options o;
-    struct synth_plan plan;
+    struct device_choice device;
+    model_args_options(&a->model, &o);
+    LILY_TRY(device_choose(&o, a->synthetic ? &s->plan.config.shape : &s->config.shape, &device, err));
+    a->on_cpu = !device.cuda;
+    return LILY_OK;
+}
+
+static lily_status open_model(const struct bench_args *a, const struct source *s, struct model **out, struct lily_err *err)
+{
+    struct model_options o;
     model_args_options(&a->model, &o);
     o.plan.ctx = (bench_context(&a->o) + GRID - 1) / GRID * GRID;
-    if (!a->synthetic) {
-        LILY_TRY(model_find(&a->model, name, err));
-        return model_open(buf_str(name), &o, out, err);
-    }
-    buf_printf(name, "synthetic %s, seed %d", synth_preset_name(a->preset), a->seed);
-    LILY_TRY(synth_plan_make(a->preset, (uint64_t)a->seed, &plan, err));
-    /* What cannot fit is refused before 19.5 GB are written. */
-    struct memory_plan fits;
-    lily_status st = plan_make(&plan.config, &o.plan, &fits, err);
-    if (st == LILY_OK) keep_packed(a, &o, &plan);
-    if (st == LILY_OK) st = model_open_synth(&plan, &o, out, err);
-    synth_plan_free(&plan);
-    return st;
+    if (!a->synthetic) return model_open(s->name.data, &o, out, err);
+    keep_packed(a, &o, &s->plan);
+    return model_open_synth(&s->plan, &o, out, err);
 }
 
 /* ---- running ---- */
@@ -213,28 +234,37 @@ static lily_status measure(const struct bench_args *a, struct bench_report *r, s
     return st;
 }
 
+static lily_status run_source(struct bench_args *a, const struct source *s, const struct peers *peers, struct lily_err *err)
+{
+    struct bench_report report = {.peers = peers, .model_name = s->name.data};
+    double start = clock_ms();
+    lily_status st = open_model(a, s, &report.model, err);
+    if (st == LILY_OK) {
+        report.load_ms = clock_ms() - start;
+        report.resident = resident_bytes();
+        st = measure(a, &report, err);
+    }
+    model_close(report.model);
+    return st;
+}
+
 static lily_status run_bench(void *args, int n, char **words, struct lily_err *err)
 {
     struct bench_args *a = args;
     struct peers peers = {0};
-    struct buf name = {0};
-    struct bench_report report = {.peers = &peers};
+    struct source source = {0};
     (void)n;
     (void)words;
     interrupt_init();
-    complete(a);
-    if (a->peers) LILY_TRY(peers_read(a->peers, on_cpu(a) ? "cpu" : "cuda", &peers, err));
-    double start = clock_ms();
-    lily_status st = open_model(a, &name, &report.model, err);
+    lily_status st = find_source(a, &source, err);
+    if (st == LILY_OK) st = find_device(a, &source, err);
+    if (st == LILY_OK && a->peers) st = peers_read(a->peers, a->on_cpu ? "cpu" : "cuda", &peers, err);
     if (st == LILY_OK) {
-        report.load_ms = clock_ms() - start;
-        report.resident = resident_bytes();
-        report.model_name = buf_str(&name);
-        st = measure(a, &report, err);
+        complete(a);
+        st = run_source(a, &source, &peers, err);
     }
-    model_close(report.model);
     peers_free(&peers);
-    buf_free(&name);
+    source_free(&source);
     return st;
 }
 

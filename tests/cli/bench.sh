@@ -36,6 +36,7 @@ expect 'no such phase' fails_with 2 'is no phase'
 run bench --synthetic tiny --lengths 40K
 expect 'past the context of the model' fails_with 2 "the model's limit is 32768"
 run bench --synthetic 35b --lengths 128 --memory-limit 1G
+expect 'and nothing is written for it' lacks "$err" 'writing'
 expect 'a model that does not fit is refused with numbers' fails_with 1 'the model does not fit: 1'
 printf '{"peers": [{"name": "x", "device": "cpu", "rows": [{"phase": "decode"}]}]}' >"$tmp/bad.json"
 run bench --synthetic tiny --lengths 16 --peers "$tmp/bad.json"

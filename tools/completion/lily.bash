@@ -3,13 +3,13 @@ _lily() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench pull list remove quantize eval synth help --version --help' -- "$word"))
+        COMPREPLY=($(compgen -W 'run chat serve pack info tokenize template bench pull list remove quantize eval synth help --version --help' -- "$word"))
         return
     fi
     case $before in
     --device) COMPREPLY=($(compgen -W 'auto cpu cuda' -- "$word")); return ;;
     --kv) COMPREPLY=($(compgen -W 'bf16 f32' -- "$word")); return ;;
-    --api-key-file | --csv | --fake-engine | --load | --markdown | --messages | --out | --peers | --svg | --tokenizer | -o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --api-key-file | --csv | --fake-engine | --load | --markdown | --messages | --out | --packed | --peers | --svg | --tokenizer | -o) COMPREPLY=($(compgen -f -- "$word")); return ;;
     --model | -m) COMPREPLY=($(compgen -d -- "$word")); return ;;
     --rounding) COMPREPLY=($(compgen -W 'gpu cpu' -- "$word")); return ;;
     --phase) COMPREPLY=($(compgen -W 'prefill decode both' -- "$word")); return ;;
@@ -18,25 +18,26 @@ _lily() {
     --api-key | --cache-ram | --connections | --cors | --ctx | --drain | --fill | --frequency-penalty | --host | --lengths | --limit | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --rounds | --seed | --steps | --stop | --stride | --synthetic | --system | --temp | --threads | --timeout | --top | --top-k | --top-p | --window | -n | -p | -s | -t) return ;;
     esac
     case $command in
-    run) options='--system --messages --think --no-think --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --json --verbose --help' ;;
-    chat) options='--system --load --think --no-think --no-history --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --verbose --help' ;;
-    serve) options='--host --port --api-key --api-key-file --insecure --cors --max-body --parallel --queue --cache-ram --loop-guard --drain --fake-engine --strict-model --plain --reasoning-alias --log-format --log-text --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --help' ;;
-    info) options='--model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --json --help' ;;
+    run) options='--system --messages --think --no-think --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --verbose --help' ;;
+    chat) options='--system --load --think --no-think --no-history --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --verbose --help' ;;
+    serve) options='--host --port --api-key --api-key-file --insecure --cors --max-body --parallel --queue --cache-ram --loop-guard --drain --fake-engine --strict-model --plain --reasoning-alias --log-format --log-text --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --help' ;;
+    pack) options='--out --check --again --threads --model --json --help' ;;
+    info) options='--model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --help' ;;
     tokenize) options='--model --special --json --help' ;;
     template) options='--model --no-think --json --help' ;;
-    bench) options='--synthetic --lengths --phase --rounds --steps --quick --fill --seed --peers --csv --markdown --svg --model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --json --help' ;;
+    bench) options='--synthetic --lengths --phase --rounds --steps --quick --fill --seed --peers --csv --markdown --svg --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --help' ;;
     pull) options='--connections --timeout --json --help' ;;
     list) options='--json --help' ;;
     remove) options='--json --help' ;;
     quantize) options='--rounding --threads --check --json --help' ;;
-    eval) options='--model --ctx --threads --device --cpu-tier --kv --fast --memory-limit --window --stride --max-tokens --out --top --limit --quick --json --help' ;;
+    eval) options='--model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --window --stride --max-tokens --out --top --limit --quick --json --help' ;;
     synth) options='--preset --out --tokenizer --seed --threads --json --help' ;;
     help) options='--json --help' ;;
     esac
     case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *)
-        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve info tokenize template bench pull list remove quantize eval synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
+        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve pack info tokenize template bench pull list remove quantize eval synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
         ;;
     esac
 }
