@@ -95,6 +95,7 @@ void model_args_options(const struct model_args *a, struct model_options *o)
               "against exact, the same most likely token on 98.4%, perplexity -0.26%\n", stderr);
     o->packed = a->packed;
     o->plan.kv_f32 = a->kv_f32;
+    o->identify = a->identify;
     o->plan.limit = a->memory_limit;
 }
 

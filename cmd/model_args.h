@@ -17,6 +17,7 @@ struct model_args {
     enum cpu_tier tier;
     bool kv_f32, fast;
     const char *packed;  /* NULL: what matches; "none"; or a file */
+    bool identify;     /* the command keeps states (model_options.identify); no option */
     size_t memory_limit; /* 0: what the system has */
 };
 void model_args_init(struct model_args *a);

@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "interrupt.h"
 #include "model_args.h"
+#include "run/prompt_file.h"
 #include "sampling_args.h"
 #include "show.h"
 
@@ -17,6 +18,7 @@ struct run_args {
     struct sampling_args sampling;
     const char *system;
     const char *messages; /* file of a body, or "-" */
+    const char *prompt_cache; /* file */
     bool raw;
     bool think;
     bool think_given;
@@ -146,6 +148,28 @@ static void say_if_only_thinking(const struct answer *r)
         log_note("the answer ended in its thinking, after %zu tokens: raise --max-tokens, or use --no-think", r->ids.n);
 }
 
+enum { CACHED_STATES = 8 }; /* of a prompt, in memory and in --prompt-cache's file */
+
+/* The session, with the states of --prompt-cache. */
+static lily_status open_session(const struct run_args *a, struct bundle *b, struct session **out, struct lily_err *err)
+{
+    int states = a->prompt_cache ? CACHED_STATES : 0;
+    LILY_TRY(model_weights(&a->model, states, b, err));
+    struct session_options so = {.ctx = model_plan(b->model)->ctx, .max_borders = states};
+    LILY_TRY(session_new(b->model, &so, out, err));
+    lily_status st = a->prompt_cache ? prompt_file_load(a->prompt_cache, b->model, *out, err) : LILY_OK;
+    if (st != LILY_OK) session_free(*out);
+    return st;
+}
+
+/* The answer is there whatever comes of this. */
+static void save_states(const struct run_args *a, struct bundle *b, struct session *s, const struct answer *answer)
+{
+    struct lily_err err;
+    if (!a->prompt_cache || answer->read.computed + answer->read.reused < answer->prompt_tokens) return;
+    if (prompt_file_save(a->prompt_cache, b->model, s, &err) != LILY_OK) log_warn("the prompt's state is not kept: %s", err.msg);
+}
+
 /* Loads the weights and answers. */
 static lily_status answer_prompt(const struct run_args *a, struct bundle *b, const struct prompt *prompt,
                                  const struct json *tools, struct lily_err *err)
@@ -156,9 +180,7 @@ static lily_status answer_prompt(const struct run_args *a, struct bundle *b, con
     struct answer answer;
     bool report = a->common.verbose || isatty(STDERR_FILENO);
     LILY_TRY(sampling_params(&a->sampling, &b->config, b->n_tokens, &params, err));
-    LILY_TRY(model_weights(&a->model, 0, b, err));
-    struct session_options so = {.ctx = model_plan(b->model)->ctx};
-    LILY_TRY(session_new(b->model, &so, &session, err));
+    LILY_TRY(open_session(a, b, &session, err));
     screen_init(&screen);
     struct answer_job job = {.bundle = b,
                              .session = session,
@@ -175,6 +197,7 @@ static lily_status answer_prompt(const struct run_args *a, struct bundle *b, con
         else say_if_only_thinking(&answer);
         if (a->common.verbose) fprintf(stderr, "seed %llu\n", (unsigned long long)params.seed);
         if (report) show_report(&answer);
+        save_states(a, b, session, &answer);
         if (answer.finish == FINISH_CANCELLED && screen_alive()) st = LILY_ERR_CANCELLED;
         if (a->common.json) err_clear(err); /* the answer says it; a second value would follow it */
         answer_free(&answer);
@@ -191,6 +214,7 @@ static lily_status run_run(void *args, int n, char **words, struct lily_err *err
     struct bundle b = {0};
     struct prompt prompt = {0};
     interrupt_init();
+    a->model.identify = a->prompt_cache != NULL;
     lily_status st = ask(a, n, words, &q, err);
     if (st == LILY_OK) st = model_texts(&a->model, &b, err);
     if (st == LILY_OK) st = make_prompt(a, &b, &q, &prompt, err);
@@ -209,6 +233,8 @@ static const struct opt options[] = {
      offsetof(struct run_args, messages), 0, 0, NULL},
     {"think", 0, NULL, "think before answering (the default)", OPT_TAKE, 0, 0, 0, take_think},
     {"no-think", 0, NULL, "answer at once", OPT_TAKE, 0, 0, 0, take_no_think},
+    {"prompt-cache", 0, "FILE", "keep the state of the prompt in FILE, so that the next run with the same beginning does not read it again",
+     OPT_TEXT, offsetof(struct run_args, prompt_cache), 0, 0, NULL},
     {"raw", 0, NULL, "no template: the model goes on with the text as it is; special tokens may be spelled", OPT_ON,
      offsetof(struct run_args, raw), 0, 0, NULL},
 };

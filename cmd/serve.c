@@ -26,8 +26,9 @@ struct serve_args {
     int n_cors;
     bool insecure;
     int parallel, queue;
-    size_t max_body, cache_ram;
-    double drain;
+    size_t max_body, cache_ram, cache_disk;
+    const char *cache_dir;
+    double drain, verify;
     int loop_guard;
     bool strict_model, plain, alias, log_json, log_text;
     const char *fake;
@@ -43,6 +44,7 @@ static void init(void *args)
     a->queue = 64;
     a->max_body = (size_t)64 << 20;
     a->cache_ram = (size_t)1 << 30;
+    a->cache_disk = (size_t)20 << 30;
     a->drain = 30;
 }
 
@@ -107,6 +109,7 @@ static bool is_loopback(const char *host)
 
 static lily_status check(const struct serve_args *a, struct lily_err *err)
 {
+    if (a->cache_dir) LILY_TRY(file_make_dirs(a->cache_dir, err));
     if (is_loopback(a->host) || a->n_keys || a->insecure) return LILY_OK;
     err_set(err, LILY_ERR_USAGE, "--host %s lets other machines in, and there is no key", a->host);
     err_hint(err, "set --api-key or --api-key-file, or say --insecure");
@@ -132,14 +135,16 @@ static int fake_context(const struct serve_args *a, const struct bundle *b)
 
 static void model_runner_options(const struct serve_args *a, const struct bundle *b, struct runner_model_options *o)
 {
-    size_t border = bundle_border_bytes(&b->config, 1);
     memset(o, 0, sizeof *o);
     model_args_options(&a->model, &o->model);
     model_plan_want(&a->model, &b->config, 0, &o->model.plan);
-    o->model.plan.n_seqs = a->parallel;
+    o->model.plan.n_seqs = a->parallel + (a->verify > 0); /* one more reads prompts again */
     o->model.plan.border_bytes = a->cache_ram;
     o->n_slots = a->parallel;
-    o->max_borders = a->cache_ram / border < 1024 ? (int)(a->cache_ram / border) : 1024;
+    o->cache_bytes = a->cache_ram;
+    o->verify = a->verify;
+    o->cache_dir = a->cache_dir;
+    o->cache_disk = a->cache_disk;
 }
 
 /* The plan is printed, and refused when it does not fit, before anything is loaded. */
@@ -189,9 +194,16 @@ static lily_status serve(const struct serve_args *a, struct bundle *b, struct li
                                .log_json = a->log_json,
                                .log_text = a->log_text,
                                .leave = leave};
+    struct buf calls = {0};
     model_name(b->dir, o.model_id, sizeof o.model_id);
     LILY_TRY(make_runner(a, b, &runner, err));
-    return server_run(&o, b, runner, err);
+    if (a->cache_dir) {
+        file_join(&calls, a->cache_dir, "calls");
+        o.calls_file = buf_str(&calls);
+    }
+    lily_status st = server_run(&o, b, runner, err);
+    buf_free(&calls);
+    return st;
 }
 
 static lily_status run_serve(void *args, int n, char **words, struct lily_err *err)
@@ -223,6 +235,11 @@ static const struct opt engine_options[] = {
     {"parallel", 0, "N", "answers made at once; each has a context of its own (default: 4)", OPT_INT, AT(parallel), 1, 256, NULL},
     {"queue", 0, "N", "answers that may wait for a place; more are refused (default: 64)", OPT_INT, AT(queue), 0, 65536, NULL},
     {"cache-ram", 0, "SIZE", "memory for the states of prompts that may come again; 0 keeps none (default: 1G)", OPT_SIZE, AT(cache_ram), 0, 0, NULL},
+    {"cache-dir", 0, "DIR", "keep such states in DIR, too, so that they outlive the program (docs/cache.md)", OPT_TEXT, AT(cache_dir), 0, 0,
+     NULL},
+    {"cache-disk", 0, "SIZE", "what DIR may take (default: 20G)", OPT_SIZE, AT(cache_disk), 0, 0, NULL},
+    {"verify-cache", 0, "SHARE", "read this share of the prompts that had saved state again without it, and count differences (default: 0)",
+     OPT_REAL, AT(verify), 0, 1, NULL},
     {"loop-guard", 0, "N", "end a thought whose last passage stands there N times in a row; 0 is off (default: 0)", OPT_INT,
      AT(loop_guard), 0, 1000, NULL},
     {"drain", 0, "SECONDS", "time that open answers get after SIGTERM (default: 30)", OPT_REAL, AT(drain), 0, 86400, NULL},

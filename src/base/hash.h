@@ -1,5 +1,5 @@
 /*
- * Hashes: SHA-256 (trust: downloads, cache files) and XXH3-128 (keys, never trust). Any thread.
+ * Hashes: SHA-256 (trust: downloads, names of content) and XXH3-128 (sums of our own files, never trust). Any thread.
  */
 #ifndef LILY_BASE_HASH_H
 #define LILY_BASE_HASH_H

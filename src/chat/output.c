@@ -14,7 +14,7 @@ struct output_parser *output_new(const struct output_options *opt, output_sink s
     struct output_parser *p = mem_new(sizeof *p);
     p->opt = *opt;
     p->sink = sink;
-    p->search = NOWHERE;
+    p->search = p->raw_at = NOWHERE;
     p->user = user;
     p->state = opt->thinking ? IN_THINKING : IN_TEXT;
     p->kind = opt->thinking ? OUTPUT_REASONING : OUTPUT_CONTENT;
@@ -29,6 +29,7 @@ void output_free(struct output_parser *p)
     buf_free(&p->runs[0].space);
     buf_free(&p->runs[1].space);
     buf_free(&p->scratch);
+    buf_free(&p->raw);
     json_free(p->used);
     free(p);
 }
@@ -139,6 +140,7 @@ static void begin_call(struct output_parser *p, const struct tag_found *f)
 {
     struct tag_found function = *f;
     drop_marker(p, 0);
+    p->raw_at = f->at;
     if (f->tag != TAG_FUNCTION) function = tag_after(output_view(p), f->at + f->len);
     output_call_start(p, function.name, function.n_name);
     p->pos = p->scan = function.at + function.len;
@@ -183,6 +185,7 @@ static bool json_call_step(struct output_parser *p, const struct tag_found *f)
     p->search = NOWHERE;
     drop_marker(p, 0);
     if (emit_json_call(p, body, (size_t)((end ? end : limit) - body))) {
+        p->raw_at = f->at;
         p->pos = p->scan = (size_t)((end ? end : limit) - p->in.data);
         output_call_end(p, end != NULL);
     } else {
@@ -316,6 +319,7 @@ static bool after_step(struct output_parser *p)
         p->pos = p->scan = f.at + f.len;
         return true;
     default:
+        output_call_text(p);
         p->scan = p->pos;
         p->state = IN_TEXT;
         p->runs[p->kind].marker = true;
@@ -324,7 +328,7 @@ static bool after_step(struct output_parser *p)
     }
 }
 
-static bool step(struct output_parser *p)
+static bool step_of_state(struct output_parser *p)
 {
     switch (p->state) {
     case IN_THINKING:
@@ -342,11 +346,23 @@ static bool step(struct output_parser *p)
     return false;
 }
 
+static bool step(struct output_parser *p)
+{
+    bool more = step_of_state(p);
+    if (p->state == AFTER_CALL) p->raw_end = p->pos;
+    return more;
+}
+
 /* Drops what is done with, when that is worth the move. */
 static void compact(struct output_parser *p)
 {
     size_t n = p->pos;
     if (n < 4096 || n < p->in.len / 2) return;
+    if (p->raw_at != NOWHERE) {
+        size_t end = p->state == AFTER_CALL ? p->raw_end : n; /* behind it there is nothing of the call */
+        if (end > p->raw_at) buf_add(&p->raw, p->in.data + p->raw_at, end - p->raw_at);
+        p->raw_at = p->raw_end = 0;
+    }
     memmove(p->in.data, p->in.data + n, p->in.len - n + 1); /* with the NUL */
     p->in.len -= n;
     p->pos = 0;
@@ -391,6 +407,7 @@ void output_finish(struct output_parser *p)
     p->final = true;
     while (step(p)) {
     }
+    output_call_text(p);
     for (int kind = OUTPUT_REASONING; kind <= OUTPUT_CONTENT; kind++) {
         struct run *run = &p->runs[kind];
         if (!run->marker) output_emit(p, (enum output_event_kind)kind, buf_str(&run->space), run->space.len);

@@ -33,7 +33,8 @@ enum output_event_kind {
     OUTPUT_CONTENT,        /* text of the answer */
     OUTPUT_CALL_START,     /* a call begins: text is the function's name */
     OUTPUT_CALL_ARGUMENTS, /* a fragment of its arguments; joined they are one JSON object, whatever happens */
-    OUTPUT_CALL_END        /* the call is over */
+    OUTPUT_CALL_END,       /* the call is over */
+    OUTPUT_CALL_TEXT       /* behind it, once its closing tags are there: all of the call as the model wrote it, tags included */
 };
 
 struct output_event {

@@ -30,6 +30,16 @@ void output_call_end(struct output_parser *p, bool complete)
     p->sink(p->user, &(struct output_event){OUTPUT_CALL_END, p->n_calls - 1, "", 0, complete});
 }
 
+void output_call_text(struct output_parser *p)
+{
+    if (p->raw_at == NOWHERE) return;
+    if (p->raw_end > p->raw_at) buf_add(&p->raw, p->in.data + p->raw_at, p->raw_end - p->raw_at);
+    while (p->raw.len && tag_is_space(p->raw.data[p->raw.len - 1])) p->raw.len--;
+    output_emit(p, OUTPUT_CALL_TEXT, buf_str(&p->raw), p->raw.len);
+    buf_clear(&p->raw);
+    p->raw_at = NOWHERE;
+}
+
 /* ---- parameters ---- */
 
 static void begin_value(struct output_parser *p, const struct tag_found *f)

@@ -74,6 +74,9 @@ struct output_parser {
     struct json *used;             /* owned; the keys so far */
     struct buf scratch;            /* owned */
     struct value value;
+    struct buf raw;  /* owned; the text of the call that is open, up to raw_at */
+    size_t raw_at;   /* offset in `in`; NOWHERE: no call is open */
+    size_t raw_end;  /* offset behind its end, once that is known */
     int n_fallbacks; /* values that ended in doubt, over all calls */
 };
 
@@ -82,6 +85,8 @@ void output_emit(struct output_parser *p, enum output_event_kind kind, const cha
 /* Puts a whole or a beginning call: the name, and the state that goes with it. */
 void output_call_start(struct output_parser *p, const char *name, size_t n);
 void output_call_end(struct output_parser *p, bool complete);
+/* The text of the call that has ended, if it was not put yet. */
+void output_call_text(struct output_parser *p);
 /* Steps of the states of a call; false when more text is needed. */
 bool output_body_step(struct output_parser *p);
 bool output_value_step(struct output_parser *p);

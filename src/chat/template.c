@@ -268,6 +268,24 @@ static lily_status emit_arguments_text(struct renderer *w, const struct json *te
     return st;
 }
 
+/* The call as the model wrote it: between its outer tags special tokens are text. */
+static bool replay_call(struct renderer *w, const struct json *call, const struct json *name, const struct json *arguments)
+{
+    static const char open[] = "<tool_call>", close[] = "</tool_call>";
+    const size_t n_open = sizeof open - 1, n_close = sizeof close - 1;
+    const struct json *id = json_get(call, "id");
+    struct buf text = {0};
+    bool found = w->opt->calls && id && json_kind(id) == JSON_STRING &&
+                 call_memory_find(w->opt->calls, json_string(id), json_string(name), arguments, &text);
+    if (found) {
+        emit(w->out, open);
+        emit_user(w->out, text.data + n_open, text.len - n_open - n_close);
+        emit(w->out, close);
+    }
+    buf_free(&text);
+    return found;
+}
+
 static lily_status render_call(struct renderer *w, const struct json *call, const char *before, const char *place)
 {
     const struct json *function = json_get(call, "function") ? json_get(call, "function") : call;
@@ -276,6 +294,7 @@ static lily_status render_call(struct renderer *w, const struct json *call, cons
     if (!name || json_kind(name) != JSON_STRING)
         LILY_FAIL(w->err, LILY_ERR_FORMAT, "%s: the function's name is missing, expected a string", place);
     emit(w->out, before);
+    if (replay_call(w, call, name, arguments)) return LILY_OK;
     emit(w->out, "<tool_call>\n<function=");
     emit_user(w->out, json_string(name), json_string_len(name));
     emit(w->out, ">\n");

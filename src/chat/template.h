@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "chat/calls.h"
 #include "json/json.h"
 #include "text/tokenizer.h"
 
@@ -37,6 +38,7 @@ struct template_options {
      * nothing). It never counts as the last query, so it leaves the rendering of what stands before it as it was.
      */
     bool system_reminders;
+    struct call_memory *calls; /* borrowed; the texts that the model wrote are taken from there; NULL: none */
 };
 
 /*

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "load/checkpoint.h"
 #include "load/synth.h"
@@ -21,7 +22,7 @@ struct model {
     struct memory_plan plan;
     int threads;
     int kv_bytes;
-    char key[65];
+    char key[65], identity[65];
     char device[sizeof ((struct device_choice *)0)->name];
 };
 
@@ -64,6 +65,26 @@ static lily_status open_packed(struct model *m, const char *dir, const struct mo
     return st;
 }
 
+/* What of the configuration the bits depend on; a text, so that no padding is in it. */
+static void identify_shape(const struct model_shape *s, struct sha256 *h)
+{
+    char text[256];
+    int n = snprintf(text, sizeof text, "%d %d %d %d %d %d %d %d %d %d %a %a ", s->hidden, s->n_layers, s->vocab, s->n_q_heads, s->n_kv_heads,
+                     s->n_gdn_k_heads, s->n_gdn_v_heads, s->n_experts, s->expert_dim, s->shared_dim, (double)s->rms_eps, s->rope_theta);
+    sha256_add(h, text, (size_t)n);
+    for (int i = 0; i < s->n_layers; i++) sha256_add(h, s->is_full[i] ? "f" : "l", 1);
+}
+
+static lily_status load_weights(struct model *m, const struct model_options *o, struct lily_err *err)
+{
+    struct weights_sum sum = {o->identify ? sha256_begin() : NULL, !m->packed};
+    if (sum.hash) identify_shape(&m->config.shape, sum.hash);
+    if (sum.hash && m->packed) sha256_add(sum.hash, packed_hash(m->packed), 64); /* it stands for the matrices: no second reading */
+    lily_status st = weights_load(m->backend, m->ck, o->watch, sum.hash ? &sum : NULL, &m->weights, err);
+    if (sum.hash) sha256_end(sum.hash, m->identity);
+    return st;
+}
+
 /* Everything behind the checkpoint: check, plan, backend, weights. */
 static lily_status load_checkpoint(struct model *m, const char *dir, const struct model_options *options, struct lily_err *err)
 {
@@ -75,7 +96,7 @@ static lily_status load_checkpoint(struct model *m, const char *dir, const struc
     LILY_TRY(plan_make(&m->config, &o.plan, &m->plan, err));
     LILY_TRY(open_packed(m, dir, &o, &device, err));
     LILY_TRY(device_backend(&device, &o, &m->config.shape, m->plan.kv + m->plan.borders, &m->backend, err));
-    LILY_TRY(weights_load(m->backend, m->ck, o.watch, &m->weights, err));
+    LILY_TRY(load_weights(m, &o, err));
     checkpoint_close(m->ck);
     m->ck = NULL;
     return LILY_OK;
@@ -175,6 +196,11 @@ const char *model_key(const struct model *m)
     return m->key;
 }
 
+const char *model_identity(const struct model *m)
+{
+    return m->identity;
+}
+
 const char *model_device(const struct model *m)
 {
     return m->device;
@@ -190,7 +216,7 @@ lily_status model_forward(struct model *m, const struct batch *batch, const stru
     be->watched = observe != NULL;
     step->begin(be, batch);
     step->embed(be, m->weights.embed);
-    if (observe) observe->after(observe->ctx, be, -1);
+    if (observe && observe->after) observe->after(observe->ctx, be, -1);
     for (int i = 0; i < s->n_layers; i++) {
         const struct layer_weights *l = &m->weights.layers[i];
         if (s->is_full[i]) {
@@ -204,7 +230,8 @@ lily_status model_forward(struct model *m, const struct batch *batch, const stru
         }
         step->moe_route(be, &l->moe);
         step->moe_experts(be, &l->moe);
-        if (observe) observe->after(observe->ctx, be, i);
+        if (observe && observe->after) observe->after(observe->ctx, be, i);
+        if (observe && observe->stop && atomic_load(observe->stop)) LILY_FAIL(err, LILY_ERR_CANCELLED, "stopped after layer %d", i);
     }
     step->head(be, m->weights.norm, m->weights.head);
     return step->end(be, err);

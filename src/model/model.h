@@ -28,6 +28,7 @@ struct model_options {
     int max_rows;       /* rows of a prefill piece, multiple of 64; 0: what suits the device */
     struct plan_want plan;
     const char *packed; /* borrowed during opening; NULL: a packed file that matches, if there is one; "none"; or this file */
+    bool identify;      /* model_identity is wanted: every tensor is summed while it loads */
     struct load_watch *watch; /* borrowed; NULL: nobody looks */
 };
 
@@ -58,13 +59,17 @@ int model_threads(const struct model *m);
 int model_kv_bytes(const struct model *m); /* bytes of a number in the attention cache: 2 or 4 */
 bool model_is_packed(const struct model *m);     /* the weights lie in a mapped packed file */
 const char *model_key(const struct model *m);    /* names the checkpoint's layout and files (checkpoint_key without times) */
+/* 64 hex digits of a hash of the shape and of all weights; "" when it was not asked for. */
+const char *model_identity(const struct model *m);
 const char *model_device(const struct model *m); /* "cpu avx2", "cpu avx2 fast", "cuda NVIDIA H200" */
 
 /* One pass over a batch (backend.h). The sequences must have room (seq_reserve). observe: NULL, or called after the
  * embedding (layer -1) and after every layer, when backend read_hidden may be used. */
 struct forward_observer {
-    void (*after)(void *ctx, struct backend *be, int layer);
+    void (*after)(void *ctx, struct backend *be, int layer); /* may be NULL */
     void *ctx;
+    const atomic_bool *stop; /* once it is true, the pass ends after a layer with LILY_ERR_CANCELLED, and the sequences of the
+                                batch must be reset; may be NULL */
 };
 lily_status model_forward(struct model *m, const struct batch *batch, const struct forward_observer *observe,
                           struct lily_err *err);

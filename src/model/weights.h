@@ -7,6 +7,8 @@
 #define LILY_MODEL_WEIGHTS_H
 
 #include "backend/backend.h"
+#include <stdbool.h>
+
 #include "load/checkpoint.h"
 
 struct layer_weights {
@@ -25,9 +27,15 @@ struct model_weights {
     int n_layers;
 };
 
+struct sha256;
+struct weights_sum {
+    struct sha256 *hash; /* borrowed; gets a sum of each tensor in the order of loading */
+    bool matrices;       /* not only the small ones: their bytes are read for it */
+};
+
 /* Packs every tensor, with a progress bar, and lets go of the file's pages behind it. */
-/* watch: may be NULL. */
-lily_status weights_load(struct backend *be, const struct checkpoint *ck, struct load_watch *watch, struct model_weights *out,
+/* watch: may be NULL. sum: may be NULL. */
+lily_status weights_load(struct backend *be, const struct checkpoint *ck, struct load_watch *watch, const struct weights_sum *sum, struct model_weights *out,
                          struct lily_err *err);
 void weights_free(struct backend *be, struct model_weights *w);
 

@@ -51,6 +51,7 @@ static void on_output(void *user, const struct output_event *e)
         break;
     case OUTPUT_CALL_ARGUMENTS: buf_add(&t->arguments, e->text, e->n); break;
     case OUTPUT_CALL_END: give_call(t); break;
+    case OUTPUT_CALL_TEXT: break;
     }
 }
 

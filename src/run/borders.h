@@ -1,41 +1,64 @@
 /*
- * The saved states of a model, and where prefill pieces end. Every sequence of the model may go on from any of them.
+ * The saved states of a model. Every sequence of the model may go on from any of them.
  *
- * Borders hold prefill state on the grid of 64 only (ARCHITECTURE.md, State); the least recently used goes first.
- * Threads: the engine thread. Lifetime: the model outlives the store. Owned: borders_free.
+ * Borders hold prefill state on the grid of 64 only (ARCHITECTURE.md, State). They are found by their tokens (run/prefix.h) and
+ * kept under a budget of bytes that counts every KV page once. When room is needed the least valuable one goes: the fewest
+ * tokens saved for each byte it alone holds, where a use raises the value and age lowers it.
+ *
+ * Threads: the engine thread; borders_list and the counters may be read by any. Lifetime: the model outlives the store.
+ * Owned: borders_free.
  */
 #ifndef LILY_RUN_BORDERS_H
 #define LILY_RUN_BORDERS_H
 
 #include "model/model.h"
+#include "run/cache_counters.h"
 
 struct borders;
 
-struct borders *borders_new(struct model *m, int max); /* at most max; 0: none are kept */
-void borders_free(struct borders *b);                  /* NULL is fine */
+struct disk;
+
+struct borders *borders_new(struct model *m, size_t budget); /* bytes; 0: none are kept */
+void borders_free(struct borders *b);                        /* NULL is fine */
 void borders_clear(struct borders *b);
 int borders_count(const struct borders *b);
+size_t borders_bytes(const struct borders *b);
+struct cache_counters *borders_counters(struct borders *b);
 
 /*
  * Restores the deepest border that is a proper prefix of ids and has more than `floor` tokens into the sequence. Returns its
  * length, or 0 when there is none and the sequence is as it was.
  */
 int borders_restore(struct borders *b, struct seq *seq, const int32_t *ids, int n, int floor);
+/* The length of the deepest one that is a proper prefix of ids; changes nothing. */
+int borders_depth(const struct borders *b, const int32_t *ids, int n);
 /* Saves the state of a sequence whose tokens are ids[0 … length-1]. Lack of memory is no failure: then nothing is saved. */
-lily_status borders_save(struct borders *b, const struct seq *seq, const int32_t *ids, int length, struct lily_err *err);
+lily_status borders_save(struct borders *b, struct seq *seq, const int32_t *ids, int length, struct lily_err *err);
+/* Makes a state of ids[0 … length-1] from bytes and keeps it. Lack of memory is no failure; an error of the source comes through. */
+lily_status borders_import(struct borders *b, const int32_t *ids, int length, const struct border_source *source, struct lily_err *err);
+/* The states that are prefixes of ids[0 … n-1], by rising length, the deepest max of them; borrowed until the store changes. */
+int borders_along(const struct borders *b, const int32_t *ids, int n, const struct border **out, int *lengths, int max);
 /* Room for n more tokens in a sequence; borders give way. */
 lily_status borders_reserve(struct borders *b, struct seq *seq, int n, struct lily_err *err);
 
-/* A prompt and what is known of its structure. */
-struct prompt_plan {
-    int n;            /* tokens */
-    const int *marks; /* borrowed; (n_marks) positions before which a border is worth saving */
-    int n_marks;
-    int piece;        /* rows of a piece at most, a multiple of 64 */
+/*
+ * States also live on disk from now on (run/disk.h): the deepest one is looked for there, too, and comes into memory when it is
+ * used; those in memory are written bit by bit in borders_tend, the most valuable first. *more: it wants to be called again at once.
+ */
+void borders_use_disk(struct borders *b, struct disk *moved);
+lily_status borders_tend(struct borders *b, bool *more, struct lily_err *err);
+/* Writes what is not written yet, for at most that long. */
+void borders_flush(struct borders *b, double ms);
+
+/* A saved state as others see it. */
+struct border_info {
+    int tokens;   /* that it stands for */
+    size_t bytes; /* that would be free without it */
+    int hits;
+    double age_s; /* since it was last used */
+    bool on_disk;
 };
-/* Where the piece that begins at `at` ends: at its full size, at a border worth saving, or at the end of the prompt. */
-int plan_piece_end(const struct prompt_plan *p, int at);
-/* Whether the state after `at` tokens is worth saving. */
-bool plan_saves(const struct prompt_plan *p, int at);
+/* The first max of them, the most valuable first; returns how many there are. */
+int borders_list(struct borders *b, struct border_info *out, int max);
 
 #endif

@@ -24,6 +24,7 @@ struct engine {
     pthread_cond_t work;
     struct job *first, **last; /* the queue */
     int n_queued;
+    struct read_ahead *ahead; /* owned; for the runner, the newest first */
     bool kicked, stop;
     struct lily_err error;
 };
@@ -66,6 +67,23 @@ static void admit(struct engine *e)
         scheduler_admit(e->scheduler, j);
     }
     for (struct job *j = e->first; j; j = j->next) atomic_store(&j->position, position++);
+}
+
+/* Hands over what may be read ahead, the oldest first. */
+static void pass_ahead(struct engine *e)
+{
+    struct read_ahead *oldest = NULL;
+    while (e->ahead) {
+        struct read_ahead *a = e->ahead;
+        e->ahead = a->next;
+        a->next = oldest;
+        oldest = a;
+    }
+    while (oldest) {
+        struct read_ahead *a = oldest;
+        oldest = a->next;
+        e->runner->ops->read_ahead(e->runner, a);
+    }
 }
 
 /* Sleeps until there is something to do; the lock is held. */
@@ -113,6 +131,8 @@ static bool round_of_work(struct engine *e, struct step_outcome *last)
     bool waiting = e->first && scheduler_n_free(e->scheduler) > 0;
     if (!last->worked && !waiting) sleep_until(e, last->wait_ms);
     e->kicked = false;
+    atomic_store(&e->runner->hurry, false);
+    pass_ahead(e);
     bool stop = e->stop, dropped = drop_queued(e, stop, NULL);
     if (!stop) admit(e);
     pthread_mutex_unlock(&e->lock);
@@ -147,6 +167,11 @@ static void *engine_main(void *arg)
 
 /* ---- any thread ---- */
 
+static void kick(void *engine)
+{
+    engine_kick(engine);
+}
+
 lily_status engine_start(struct runner *r, const struct engine_options *o, struct engine **out, struct lily_err *err)
 {
     struct engine *e = mem_new(sizeof *e);
@@ -154,6 +179,8 @@ lily_status engine_start(struct runner *r, const struct engine_options *o, struc
     e->opt = *o;
     e->runner = r;
     e->last = &e->first;
+    r->kick = kick;
+    r->kick_ctx = e;
     pthread_mutex_init(&e->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -200,9 +227,24 @@ lily_status engine_submit(struct engine *e, struct job *const *jobs, int n, stru
     }
     atomic_store(&e->counters.queued, e->n_queued);
     e->kicked = true;
+    atomic_store(&e->runner->hurry, true);
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
     return st;
+}
+
+void engine_read_ahead(struct engine *e, struct read_ahead *a)
+{
+    pthread_mutex_lock(&e->lock);
+    bool takes = atomic_load(&e->state) == ENGINE_OK && !e->stop && e->runner->ops->read_ahead;
+    if (takes) {
+        a->next = e->ahead;
+        e->ahead = a;
+        e->kicked = true;
+        pthread_cond_signal(&e->work);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (!takes) read_ahead_free(a);
 }
 
 void engine_kick(struct engine *e)
@@ -230,6 +272,17 @@ const struct engine_counters *engine_counters(const struct engine *e)
     return &e->counters;
 }
 
+const struct cache_counters *engine_cache(const struct engine *e)
+{
+    return atomic_load(&e->state) == ENGINE_OK ? e->runner->cache : NULL;
+}
+
+int engine_states(struct engine *e, struct border_info *out, int max)
+{
+    if (atomic_load(&e->state) != ENGINE_OK || !e->runner->ops->states) return 0;
+    return e->runner->ops->states(e->runner, out, max);
+}
+
 int engine_ctx(const struct engine *e)
 {
     return atomic_load(&e->ctx);
@@ -246,6 +299,7 @@ void engine_stop(struct engine *e)
     atomic_store(&e->runner->loading.stop, true);
     pthread_mutex_lock(&e->lock);
     e->stop = true;
+    atomic_store(&e->runner->hurry, true);
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
     pthread_join(e->thread, NULL);
@@ -257,6 +311,11 @@ void engine_free(struct engine *e)
     if (!e) return;
     engine_stop(e);
     scheduler_free(e->scheduler);
+    while (e->ahead) {
+        struct read_ahead *a = e->ahead;
+        e->ahead = a->next;
+        read_ahead_free(a);
+    }
     e->runner->ops->free(e->runner);
     pthread_cond_destroy(&e->work);
     pthread_mutex_destroy(&e->lock);

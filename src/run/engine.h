@@ -31,12 +31,16 @@ lily_status engine_start(struct runner *moved, const struct engine_options *o, s
  * Hands n jobs over, all or none. LILY_ERR_LIMIT: the queue is full; LILY_ERR_DEVICE: the engine is not (or no longer) there.
  */
 lily_status engine_submit(struct engine *e, struct job *const *jobs, int n, struct lily_err *err);
+/* A prompt that will probably come: read while nothing else is to do. Dropped when the engine does no such thing. */
+void engine_read_ahead(struct engine *e, struct read_ahead *moved);
 /* After setting a job's cancel, or after reading from the ring of a job that is blocked. */
 void engine_kick(struct engine *e);
 
 enum engine_state engine_state(const struct engine *e);
 void engine_error(struct engine *e, struct lily_err *out); /* why it failed */
 const struct engine_counters *engine_counters(const struct engine *e);
+const struct cache_counters *engine_cache(const struct engine *e); /* NULL: it has none, or is loading */
+int engine_states(struct engine *e, struct border_info *out, int max); /* the saved states (borders_list); 0 while loading */
 int engine_ctx(const struct engine *e); /* tokens of a sequence; 0 while loading */
 int engine_loaded(const struct engine *e); /* thousandths of the weights */
 

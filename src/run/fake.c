@@ -118,7 +118,7 @@ static lily_status read_own(struct fake *f, struct lane *lane, const char *from,
     return st;
 }
 
-static lily_status begin(struct runner *r, int slot, const struct job *job, int *reused, struct lily_err *err)
+static lily_status begin(struct runner *r, int slot, const struct job *job, struct job_result *result, struct lily_err *err)
 {
     struct fake *f = of(r);
     struct lane *lane = &f->lanes[slot];
@@ -132,7 +132,7 @@ static lily_status begin(struct runner *r, int slot, const struct job *job, int 
         lane->reply = fake_script_choose(&f->script, job->spec->text, job->spec->n_text);
         if (!lane->reply) lane->reply = &f->empty;
     }
-    lane->read = *reused = reusable(f, job->spec);
+    lane->read = result->reused = reusable(f, job->spec);
     if (st != LILY_OK) lane->spec = NULL; /* end is not called */
     return st;
 }
@@ -227,14 +227,22 @@ static void end(struct runner *r, int slot)
     of(r)->lanes[slot].spec = NULL;
 }
 
-static const struct runner_ops fake_ops = {load, free_fake, begin, prefill, pick, decode, text, thinking_closed, end};
+static const struct runner_ops fake_ops = {.load = load,
+                                           .free = free_fake,
+                                           .begin = begin,
+                                           .prefill = prefill,
+                                           .pick = pick,
+                                           .decode = decode,
+                                           .text = text,
+                                           .thinking_closed = thinking_closed,
+                                           .end = end};
 
 lily_status fake_open(const char *path, const struct bundle *texts, int n_slots, int ctx, struct runner **out,
                       struct lily_err *err)
 {
     struct fake *f = mem_new(sizeof *f);
     *out = NULL;
-    f->base = (struct runner){&fake_ops, texts, n_slots, ctx, {0}};
+    f->base = (struct runner){.ops = &fake_ops, .texts = texts, .n_slots = n_slots, .ctx = ctx};
     f->lanes = mem_new(sizeof *f->lanes * (size_t)n_slots);
     f->eos = texts->n_eos ? texts->eos[0] : -1;
     f->first_own = tokenizer_size(texts->tokenizer);

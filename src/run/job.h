@@ -15,6 +15,7 @@
 
 #include "json/json.h"
 #include "run/generate.h"
+#include "run/recent.h"
 #include "run/ring.h"
 #include "sample/sampler.h"
 
@@ -37,6 +38,7 @@ struct job_spec {
     bool thinking_open;   /* the prompt ends inside <think> */
     bool no_calls;        /* calls are text */
     bool one_call;        /* the answer ends behind its first call */
+    int owner;            /* which client asks (its key): what was asked by one is not shown to another */
     const struct json *tools; /* borrowed; read by the engine thread alone from engine_submit on; may be NULL */
 };
 
@@ -51,6 +53,7 @@ struct job_result {
     enum job_detail detail;    /* how the thinking came to its end, when the model did not end it */
     int stop_index;            /* the stop string that ended it, -1 otherwise */
     int reused, computed;      /* prompt tokens taken from saved state, and read */
+    struct cache_miss miss;    /* why not more was there */
     int completion_tokens;     /* generated, thinking included, the end-of-turn token not */
     int reasoning_tokens;
     double queue_ms, prefill_ms, decode_ms;
@@ -62,6 +65,7 @@ enum job_record {
     JOB_CALL_START,             /* the function's name */
     JOB_CALL_ARGUMENTS,         /* a fragment of its arguments */
     JOB_CALL_END,
+    JOB_CALL_TEXT,              /* a fragment of the call as the model wrote it, tags included; behind its end */
     JOB_LOGPROB,                /* struct job_logprob, then the token's bytes */
     JOB_END                     /* struct job_result; the last one */
 };

@@ -31,7 +31,7 @@ void outbox_put(struct outbox *o, struct ring *r, enum job_record kind, const vo
 {
     const char *p = data;
     do {
-        size_t part = kind <= JOB_CALL_ARGUMENTS && kind != JOB_CALL_START ? share(p, n, ring_max_record(r)) : n;
+        size_t part = (kind <= JOB_CALL_ARGUMENTS && kind != JOB_CALL_START) || kind == JOB_CALL_TEXT ? share(p, n, ring_max_record(r)) : n;
         put_one(o, r, kind, p, part);
         p += part;
         n -= part;

@@ -20,7 +20,8 @@ static void on_output(void *user, const struct output_event *e)
                                             [OUTPUT_CONTENT] = JOB_CONTENT,
                                             [OUTPUT_CALL_START] = JOB_CALL_START,
                                             [OUTPUT_CALL_ARGUMENTS] = JOB_CALL_ARGUMENTS,
-                                            [OUTPUT_CALL_END] = JOB_CALL_END};
+                                            [OUTPUT_CALL_END] = JOB_CALL_END,
+                                            [OUTPUT_CALL_TEXT] = JOB_CALL_TEXT};
     struct reply *r = user;
     enum job_record kind = kinds[e->kind];
     size_t n = e->n;

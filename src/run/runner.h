@@ -11,8 +11,10 @@
 #ifndef LILY_RUN_RUNNER_H
 #define LILY_RUN_RUNNER_H
 
-#include "run/job.h"
+#include "run/aside.h"
+#include "run/borders.h"
 #include "run/bundle.h"
+#include "run/job.h"
 
 struct runner;
 
@@ -31,8 +33,8 @@ struct feed {
 struct runner_ops {
     lily_status (*load)(struct runner *r, struct lily_err *err); /* once, first; may take long */
     void (*free)(struct runner *r);
-    /* Binds a job to a free slot and takes from saved state what it can: *reused prompt tokens. */
-    lily_status (*begin)(struct runner *r, int slot, const struct job *job, int *reused, struct lily_err *err);
+    /* Binds a job to a free slot and takes from saved state what it can: result->reused prompt tokens, and why not more. */
+    lily_status (*begin)(struct runner *r, int slot, const struct job *job, struct job_result *result, struct lily_err *err);
     /* Reads the next piece of the prompt; *read: prompt tokens in the state now. */
     lily_status (*prefill)(struct runner *r, int slot, int *read, struct lily_err *err);
     lily_status (*pick)(struct runner *r, int slot, struct picked *out, struct lily_err *err);
@@ -42,6 +44,13 @@ struct runner_ops {
     const char *(*text)(struct runner *r, int slot, int32_t id, size_t *n);
     void (*thinking_closed)(struct runner *r, int slot); /* the caller closes the block; may be NULL */
     void (*end)(struct runner *r, int slot);
+    /*
+     * Once a step, after all else: what is to be done beside the jobs. idle: no slot is in use, and what is begun here stops
+     * when `hurry` becomes true. *more: it wants to be called again soon. May be NULL.
+     */
+    lily_status (*tend)(struct runner *r, bool idle, bool *more, struct lily_err *err);
+    void (*read_ahead)(struct runner *r, struct read_ahead *moved); /* a prompt that will probably come; may be NULL */
+    int (*states)(struct runner *r, struct border_info *out, int max); /* borders_list; any thread, after load; may be NULL */
 };
 
 struct runner {
@@ -49,14 +58,23 @@ struct runner {
     const struct bundle *texts; /* borrowed; tokenizer and eos */
     int n_slots;
     int ctx; /* tokens of a sequence; known after load */
+    const struct cache_counters *cache; /* borrowed; NULL: it has none, or load() has not ended */
+    void (*kick)(void *ctx); /* wakes the engine; from any thread; set by the engine before load() */
+    void *kick_ctx;
+    atomic_bool hurry; /* set by any thread when a job comes, cleared by the engine */
     struct load_watch loading; /* any thread, while load() runs */
 };
 
 struct runner_model_options {
     struct model_options model;
     int n_slots;
-    int max_borders; /* saved states, shared by all slots */
+    const char *cache_dir; /* borrowed; folder for states on disk; NULL: none */
+    size_t cache_disk;     /* bytes that they may take there */
+    double verify;      /* share of the prompts with saved state that are read again cold, to compare */
+    size_t cache_bytes; /* memory for saved states, shared by all slots */
 };
+/* The logits of a slot's last token, (vocab), for tests. */
+const float *runner_model_logits(const struct runner *r, int slot);
 /* b is borrowed; its weights are loaded by load(). Owned: ops->free. */
 struct runner *runner_model_new(struct bundle *b, const struct runner_model_options *o);
 

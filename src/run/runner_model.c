@@ -3,14 +3,24 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "run/aside.h"
 #include "run/borders.h"
+#include "run/disk.h"
+#include "run/forward.h"
+#include "run/pieces.h"
 #include "run/runner.h"
+#include "run/state_key.h"
+
+enum { MAX_RECENT = 4 << 20 };
+static const double flush_ms = 10e3; /* for writing at the end what is not on disk yet */
 
 struct lane {
     struct seq *seq;         /* owned */
     struct sampler *sampler; /* owned; of the job */
     const struct job_spec *spec;
     int length;              /* tokens in the state */
+    bool prefill;            /* the state is whole and no decode step has touched it */
+    bool verify;             /* the prompt is one of those that are read again */
 };
 
 struct model_runner {
@@ -18,6 +28,8 @@ struct model_runner {
     struct runner_model_options opt;
     struct bundle *bundle;   /* borrowed */
     struct borders *borders; /* owned */
+    struct recent *recent;   /* owned */
+    struct aside *aside;     /* owned */
     struct lane *lanes;      /* owned; (n_slots) */
     float *logits;           /* owned; (n_slots, ld) of each slot's last token */
     float *batch_logits;     /* owned; (n_slots, ld) what a batch writes */
@@ -41,20 +53,52 @@ static float *logits_of(struct model_runner *m, int slot)
     return m->logits + (size_t)slot * m->ld;
 }
 
+static void wake(void *runner)
+{
+    struct runner *r = runner;
+    if (r->kick) r->kick(r->kick_ctx);
+}
+
+static lily_status open_disk(struct model_runner *m, struct lily_err *err)
+{
+    char key[65];
+    struct disk *disk;
+    struct backend *be = model_backend(m->bundle->model);
+    if (!m->opt.cache_dir) return LILY_OK;
+    LILY_TRY(state_key(m->bundle->model, key, err));
+    const struct disk_options o = {.dir = m->opt.cache_dir,
+                                   .quota = m->opt.cache_disk,
+                                   .key = key,
+                                   .fixed_bytes = be->ops->border_bytes(be),
+                                   .page_bytes = be->ops->page_bytes(be),
+                                   .counters = borders_counters(m->borders),
+                                   .wake = wake,
+                                   .wake_ctx = m};
+    LILY_TRY(disk_open(&o, &disk, err));
+    borders_use_disk(m->borders, disk);
+    return LILY_OK;
+}
+
 static lily_status load(struct runner *r, struct lily_err *err)
 {
     struct model_runner *m = of(r);
     m->opt.model.watch = &r->loading;
+    m->opt.model.identify = m->opt.cache_dir != NULL;
     LILY_TRY(bundle_load(m->bundle, &m->opt.model, err));
     struct backend *be = model_backend(m->bundle->model);
     size_t n = (size_t)r->n_slots;
     m->ld = (size_t)shape_logits_ld(model_shape(m->bundle->model));
-    m->borders = borders_new(m->bundle->model, m->opt.max_borders);
+    m->borders = borders_new(m->bundle->model, m->opt.cache_bytes);
+    LILY_TRY(open_disk(m, err));
+    /* The texts of prompts are no states, but they stay within one percent of what those may take. */
+    m->recent = recent_new(m->opt.cache_bytes / 128 < MAX_RECENT ? m->opt.cache_bytes / 128 : MAX_RECENT);
+    LILY_TRY(aside_new(m->bundle->model, m->borders, m->opt.verify, &m->aside, err));
     m->logits = mem_try(n * m->ld, sizeof *m->logits);
     m->batch_logits = mem_try(n * m->ld, sizeof *m->batch_logits);
     if (!m->logits || !m->batch_logits) LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for the logits of %zu sequences", n);
     for (size_t i = 0; i < n; i++) LILY_TRY(be->ops->seq_new(be, &m->lanes[i].seq, err));
     r->ctx = model_plan(m->bundle->model)->ctx;
+    r->cache = borders_counters(m->borders);
     return LILY_OK;
 }
 
@@ -65,6 +109,9 @@ static void free_runner(struct runner *r)
         sampler_free(m->lanes[i].sampler);
         if (m->lanes[i].seq) ops_of(m)->seq_free(model_backend(m->bundle->model), m->lanes[i].seq);
     }
+    if (m->borders) borders_flush(m->borders, flush_ms);
+    aside_free(m->aside);
+    recent_free(m->recent);
     borders_free(m->borders);
     free(m->lanes);
     free(m->logits);
@@ -84,18 +131,31 @@ static lily_status check_ids(const struct model_runner *m, const struct job_spec
     return LILY_OK;
 }
 
-static lily_status begin(struct runner *r, int slot, const struct job *job, int *reused, struct lily_err *err)
+static void note_hit(struct model_runner *m, bool hit)
+{
+    struct cache_counters *k = borders_counters(m->borders);
+    atomic_fetch_add(hit ? &k->hits : &k->misses, 1);
+}
+
+static lily_status begin(struct runner *r, int slot, const struct job *job, struct job_result *result, struct lily_err *err)
 {
     struct model_runner *m = of(r);
     struct lane *lane = &m->lanes[slot];
-    struct sampler_params params = job->spec->sampling;
+    const struct job_spec *spec = job->spec;
+    struct sampler_params params = spec->sampling;
     params.seed = job->seed;
-    LILY_TRY(check_ids(m, job->spec, err));
+    LILY_TRY(check_ids(m, spec, err));
+    LILY_TRY(aside_pause(m->aside, m->lanes[0].seq, err));
     LILY_TRY(sampler_new(&params, m->bundle->n_tokens, &lane->sampler, err));
-    sampler_prompt(lane->sampler, job->spec->ids, (size_t)job->spec->n_ids);
-    lane->spec = job->spec;
-    lane->length = borders_restore(m->borders, lane->seq, job->spec->ids, job->spec->n_ids, 0);
-    *reused = lane->length;
+    sampler_prompt(lane->sampler, spec->ids, (size_t)spec->n_ids);
+    lane->spec = spec;
+    lane->prefill = true;
+    lane->length = borders_restore(m->borders, lane->seq, spec->ids, spec->n_ids, 0);
+    lane->verify = lane->length && aside_chooses(m->aside);
+    result->reused = lane->length;
+    note_hit(m, lane->length > 0);
+    const struct recent_prompt p = {spec->ids, spec->n_ids, spec->marks, spec->n_marks, spec->owner};
+    recent_add(m->recent, &p, lane->length, &result->miss);
     return LILY_OK;
 }
 
@@ -104,23 +164,16 @@ static lily_status prefill(struct runner *r, int slot, int *read, struct lily_er
     struct model_runner *m = of(r);
     struct lane *lane = &m->lanes[slot];
     const struct job_spec *spec = lane->spec;
-    struct backend *be = model_backend(m->bundle->model);
-    struct prompt_plan plan = {spec->n_ids, spec->marks, spec->n_marks, be->limits.max_rows};
+    struct prompt_plan plan = {spec->n_ids, spec->marks, spec->n_marks, model_backend(m->bundle->model)->limits.max_rows};
     int end = plan_piece_end(&plan, lane->length), n = end - lane->length;
-    int32_t last = n - 1;
-    struct batch_seq one = {lane->seq, n};
+    struct rows rows = {PHASE_PREFILL, lane->seq, spec->ids + lane->length, n, end == spec->n_ids ? logits_of(m, slot) : NULL, NULL};
+    lane->prefill = false;
     LILY_TRY(borders_reserve(m->borders, lane->seq, n, err));
-    struct batch batch = {.phase = PHASE_PREFILL,
-                          .n_seqs = 1,
-                          .seqs = &one,
-                          .n_rows = n,
-                          .ids = spec->ids + lane->length,
-                          .n_logits = end == spec->n_ids,
-                          .logit_rows = &last,
-                          .logits = logits_of(m, slot)};
-    LILY_TRY(model_forward(m->bundle->model, &batch, NULL, err));
+    LILY_TRY(forward_rows(m->bundle->model, &rows, err));
+    lane->prefill = true;
     lane->length = end;
     if (plan_saves(&plan, end)) LILY_TRY(borders_save(m->borders, lane->seq, spec->ids, end, err));
+    if (end == spec->n_ids && lane->verify) aside_verify(m->aside, spec->ids, spec->n_ids, logits_of(m, slot));
     *read = end;
     return LILY_OK;
 }
@@ -144,6 +197,7 @@ static lily_status decode(struct runner *r, const struct feed *feeds, int n, str
     struct model_runner *m = of(r);
     for (int i = 0; i < n; i++) {
         struct lane *lane = &m->lanes[feeds[i].slot];
+        lane->prefill = false;
         LILY_TRY(borders_reserve(m->borders, lane->seq, 1, err));
         m->seqs[i] = (struct batch_seq){lane->seq, 1};
         m->ids[i] = feeds[i].id;
@@ -176,11 +230,42 @@ static const char *text(struct runner *r, int slot, int32_t id, size_t *n)
 
 static void end(struct runner *r, int slot)
 {
-    struct lane *lane = &of(r)->lanes[slot];
+    struct model_runner *m = of(r);
+    struct lane *lane = &m->lanes[slot];
     sampler_free(lane->sampler);
     lane->sampler = NULL;
+    /* A client that leaves while its prompt is read may come back: what was read so far is not read again. */
+    if (lane->prefill && lane->length % GRID == 0) (void)borders_save(m->borders, lane->seq, lane->spec->ids, lane->length, NULL);
+    lane->prefill = false;
     /* Empty again, so that the pages go back at once: what is worth keeping was saved as borders. */
     ops_of(of(r))->seq_reset(model_backend(of(r)->bundle->model), lane->seq);
+}
+
+static lily_status tend(struct runner *r, bool idle, bool *more, struct lily_err *err)
+{
+    struct model_runner *m = of(r);
+    struct aside_step step = {idle ? m->lanes[0].seq : NULL, &r->hurry, false};
+    bool writes = false;
+    LILY_TRY(borders_tend(m->borders, &writes, err));
+    LILY_TRY(aside_step(m->aside, &step, err));
+    *more = step.more || writes;
+    return LILY_OK;
+}
+
+static void read_ahead(struct runner *r, struct read_ahead *moved)
+{
+    aside_read_ahead(of(r)->aside, moved);
+}
+
+static int states(struct runner *r, struct border_info *out, int max)
+{
+    return borders_list(of(r)->borders, out, max);
+}
+
+const float *runner_model_logits(const struct runner *r, int slot)
+{
+    const struct model_runner *m = (const struct model_runner *)r;
+    return m->logits + (size_t)slot * m->ld;
 }
 
 static const struct runner_ops model_ops = {.load = load,
@@ -190,13 +275,16 @@ static const struct runner_ops model_ops = {.load = load,
                                             .pick = pick,
                                             .decode = decode,
                                             .text = text,
-                                            .end = end};
+                                            .end = end,
+                                            .tend = tend,
+                                            .read_ahead = read_ahead,
+                                            .states = states};
 
 struct runner *runner_model_new(struct bundle *b, const struct runner_model_options *o)
 {
     struct model_runner *m = mem_new(sizeof *m);
     size_t n = (size_t)o->n_slots;
-    m->base = (struct runner){&model_ops, b, o->n_slots, 0, {0}};
+    m->base = (struct runner){.ops = &model_ops, .texts = b, .n_slots = o->n_slots};
     m->opt = *o;
     m->bundle = b;
     m->lanes = mem_new(sizeof *m->lanes * n);

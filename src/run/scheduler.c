@@ -295,7 +295,7 @@ static lily_status bind(struct scheduler *s, int i, struct lily_err *err)
     slot->reply.put = put_record;
     slot->reply.ctx = slot;
     LILY_TRY(reply_open(&slot->reply, slot->job->spec, s->runner->texts, err));
-    lily_status st = s->runner->ops->begin(s->runner, i, slot->job, &slot->result.reused, err);
+    lily_status st = s->runner->ops->begin(s->runner, i, slot->job, &slot->result, err);
     if (st != LILY_OK) {
         reply_free(&slot->reply);
         return st;
@@ -346,6 +346,16 @@ static void settle(struct scheduler *s, int i)
     if (slot->phase == SLOT_ENDED && outbox_is_empty(&slot->outbox)) release(s, slot);
 }
 
+/* What the runner does beside the jobs. */
+static lily_status tend(struct scheduler *s, struct step_outcome *out, struct lily_err *err)
+{
+    bool more = false;
+    if (!s->runner->ops->tend) return LILY_OK;
+    lily_status st = s->runner->ops->tend(s->runner, atomic_load(&s->counters->active) == 0, &more, err);
+    out->worked |= more;
+    return st;
+}
+
 static lily_status run_step(struct scheduler *s, struct step_outcome *out, struct lily_err *err)
 {
     int n_feeds = 0;
@@ -358,7 +368,7 @@ static lily_status run_step(struct scheduler *s, struct step_outcome *out, struc
         if (st != LILY_OK && slot_failed(s, i, st, err)) return st;
     }
     out->worked = n_feeds > 0 || i >= 0;
-    return LILY_OK;
+    return tend(s, out, err);
 }
 
 lily_status scheduler_step(struct scheduler *s, struct step_outcome *out, struct lily_err *err)

@@ -6,6 +6,8 @@
 
 #include "base/mem.h"
 #include "run/borders.h"
+#include "run/forward.h"
+#include "run/pieces.h"
 
 struct session {
     struct model *model; /* borrowed */
@@ -33,6 +35,17 @@ static lily_status check_options(const struct model *m, const struct session_opt
     return LILY_OK;
 }
 
+/*
+ * Bytes for n states beside the live one, each of them as long as the context at most. The plan holds less: pages that the
+ * live sequence shares are counted there once, and what does not fit gives way.
+ */
+static size_t border_budget(struct model *m, int n)
+{
+    const struct backend *be = model_backend(m);
+    size_t pages = (size_t)(model_plan(m)->ctx + GRID - 1) / GRID;
+    return (size_t)n * (be->ops->border_bytes(be) + 4096) + 2 * pages * (be->ops->page_bytes(be) + GRID * sizeof(int32_t));
+}
+
 lily_status session_new(struct model *m, const struct session_options *o, struct session **out, struct lily_err *err)
 {
     *out = NULL;
@@ -44,7 +57,7 @@ lily_status session_new(struct model *m, const struct session_options *o, struct
     s->piece = o->piece && o->piece < be->limits.max_rows ? o->piece : be->limits.max_rows;
     s->ids = mem_new(sizeof *s->ids * (size_t)s->ctx);
     s->logits = mem_new(sizeof *s->logits * (size_t)shape_logits_ld(model_shape(m)));
-    s->borders = borders_new(m, o->max_borders);
+    s->borders = borders_new(m, o->max_borders ? border_budget(m, o->max_borders) : 0);
     lily_status st = be->ops->seq_new(be, &s->seq, err);
     if (st != LILY_OK) {
         session_free(s);
@@ -99,18 +112,9 @@ static void restore_prefix(struct session *s, const struct sync_request *r)
 static lily_status run_rows(struct session *s, enum phase phase, const int32_t *ids, int n, bool want_logits,
                             struct lily_err *err)
 {
+    struct rows rows = {phase, s->seq, ids, n, want_logits ? s->logits : NULL, NULL};
     LILY_TRY(borders_reserve(s->borders, s->seq, n, err));
-    struct batch_seq bs = {s->seq, n};
-    int32_t last = n - 1;
-    struct batch batch = {.phase = phase,
-                          .n_seqs = 1,
-                          .seqs = &bs,
-                          .n_rows = n,
-                          .ids = ids,
-                          .n_logits = want_logits,
-                          .logit_rows = &last,
-                          .logits = s->logits};
-    LILY_TRY(model_forward(s->model, &batch, NULL, err));
+    LILY_TRY(forward_rows(s->model, &rows, err));
     memcpy(s->ids + s->length, ids, sizeof *ids * (size_t)n);
     s->length += n;
     return LILY_OK;
@@ -158,6 +162,11 @@ lily_status session_step(struct session *s, int32_t id, struct lily_err *err)
     LILY_TRY(check_ids(s, &id, 1, err));
     s->decoded = true;
     return run_rows(s, PHASE_DECODE, &id, 1, true, err);
+}
+
+struct borders *session_borders(struct session *s)
+{
+    return s->borders;
 }
 
 float *session_logits(struct session *s)

@@ -22,7 +22,7 @@ struct session;
 struct session_options {
     int ctx;         /* tokens this session may hold, at most the plan's */
     int piece;       /* rows of a prefill piece, a multiple of 64, at most the model's max_rows; 0: the model's */
-    int max_borders; /* saved states; the least recently used goes first. 0: none */
+    int max_borders; /* memory for so many saved states; the least valuable goes first. 0: none */
 };
 
 lily_status session_new(struct model *m, const struct session_options *o, struct session **out, struct lily_err *err);
@@ -53,6 +53,8 @@ lily_status session_checkpoint(struct session *s, struct lily_err *err);
 /* Drops the context and every border. */
 void session_clear(struct session *s);
 
+struct borders;
+struct borders *session_borders(struct session *s); /* borrowed; the states saved so far */
 float *session_logits(struct session *s); /* (vocab), of the last token; may be changed by the sampler; valid until the next call */
 int session_length(const struct session *s);
 const int32_t *session_ids(const struct session *s); /* (length) */

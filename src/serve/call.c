@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "serve/fields.h"
+#include "serve/followup.h"
 #include "serve/server_impl.h"
 #include "serve/write.h"
 
@@ -25,6 +26,7 @@ struct call *call_new(struct server *s, const struct endpoint *e, struct http_ex
     c->created = (long)time(NULL);
     strncpy(c->path, head->path, sizeof c->path - 1);
     strncpy(c->method, head->method, sizeof c->method - 1);
+    c->ask.spec.owner = server_key(s, head);
     make_id(c->id, sizeof c->id, e->id_prefix);
     http_take_body(x, &c->body);
     http_set_user(x, c);
@@ -40,6 +42,7 @@ static void choice_free(struct choice *ch)
     for (int i = 0; i < ch->n_calls; i++) {
         buf_free(&ch->calls[i].name);
         buf_free(&ch->calls[i].arguments);
+        buf_free(&ch->calls[i].text);
     }
     free(ch->calls);
     buf_free(&ch->reasoning);
@@ -117,6 +120,9 @@ static void collect(struct call *c, struct choice *ch, enum job_record kind, con
         break;
     case JOB_CALL_ARGUMENTS:
         buf_add(&ch->calls[ch->n_calls - 1].arguments, data, n);
+        break;
+    case JOB_CALL_TEXT:
+        buf_add(&ch->calls[ch->n_calls - 1].text, data, n);
         break;
     case JOB_LOGPROB:
         add_logprob(c, ch, data, n);
@@ -200,6 +206,8 @@ static void reply_whole(struct call *c)
         server_reply_json(c->server, c->x, 200, out);
     }
     close_exchange(c);
+    struct followup *f = followup_of(c);
+    if (f) prep_add_followup(c->server->prep, f);
 }
 
 void call_cancel(struct call *c)
@@ -253,6 +261,10 @@ static void end_choice(struct call *c, int i, const char *data, struct buf *out)
     struct choice *ch = &c->choices[i];
     memcpy(&ch->result, data, sizeof ch->result);
     ch->ended = true;
+    for (int k = 0; k < ch->n_calls; k++) {
+        const struct tool_call *t = &ch->calls[k];
+        if (t->text.len) call_memory_put(c->server->tool_calls, t->id, buf_str(&t->name), buf_str(&t->arguments), buf_str(&t->text));
+    }
     job_free(ch->job);
     ch->job = NULL;
     if (c->x && c->streaming && ch->result.status == LILY_OK && c->endpoint->ops->choice_end) c->endpoint->ops->choice_end(c, i, out);
@@ -270,7 +282,7 @@ static void pump_choice(struct call *c, int i, struct buf *record, struct buf *o
         }
         if (!c->x) continue;
         collect(c, ch, (enum job_record)kind, record->data, record->len);
-        if (c->streaming) c->endpoint->ops->record(c, i, (enum job_record)kind, record->data, record->len, out);
+        if (c->streaming && kind != JOB_CALL_TEXT) c->endpoint->ops->record(c, i, (enum job_record)kind, record->data, record->len, out);
     }
     if (!ch->ended && atomic_load(&ch->job->blocked)) engine_kick(c->server->engine);
 }

@@ -23,6 +23,7 @@ enum { MAX_CHOICES = 8, ID_BYTES = 48 };
 struct tool_call {
     char id[ID_BYTES];
     struct buf name, arguments; /* owned; the arguments are one JSON object */
+    struct buf text;            /* owned; as the model wrote it */
 };
 
 /* One answer as collected so far. */

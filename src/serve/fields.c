@@ -273,6 +273,7 @@ lily_status call_render(struct call *c, const struct json *body, struct lily_err
     bool no_thinking = c->chat.options.no_thinking; /* by a field of the dialect */
     LILY_TRY(chat_request_parse(body, &chat, err));
     chat.options.no_thinking |= no_thinking;
+    chat.options.calls = c->server->tool_calls;
     c->chat = chat;
     if (chat.media[0]) {
         err_set(err, LILY_ERR_UNSUPPORTED, "%s is an image or a video, and this model reads text only", chat.media);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/resident.h"
+#include "serve/cache_report.h"
 #include "serve/server_impl.h"
 #include "serve/write.h"
 
@@ -73,6 +74,7 @@ void metrics_reply(struct server *s, struct http_exchange *x)
     static const char *const classes[] = {"other", "1xx", "2xx", "3xx", "4xx", "5xx"};
     struct buf out = {0};
     put_engine(engine_counters(s->engine), &out);
+    put_cache_metrics(s, &out);
     buf_addz(&out, "# HELP lily_requests_total Requests by the status of their reply.\n# TYPE lily_requests_total counter\n");
     for (int i = 0; i < 6; i++) buf_printf(&out, "lily_requests_total{status=\"%s\"} %" PRIu64 "\n", classes[i], s->n_by_class[i]);
     metric(&out, "clients_gone_total", "counter", "Requests whose client left before the end.", (double)s->n_gone);
@@ -123,6 +125,7 @@ void state_reply(struct server *s, struct http_exchange *x)
     buf_printf(&out, ",\"uptime_s\":%.1f,\"history\":", (clock_ms() - s->started_ms) / 1e3);
     history_put(&s->history, &out);
     put_plan(s, &out);
+    put_cache_state(s, &out);
     buf_addz(&out, ",\"requests\":[");
     for (const struct call *c = s->calls; c; c = c->next) put_call(c, c == s->calls, &out);
     buf_addz(&out, "]}");

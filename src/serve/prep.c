@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "serve/followup.h"
 #include "serve/server_impl.h"
+
+enum { MAX_AHEAD = 8 };
 
 struct queue {
     struct call *first, **last;
@@ -20,6 +23,7 @@ struct prep {
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t work;
     struct queue in, out;
+    struct followup *ahead; /* owned; the newest first */
     bool stop;
 };
 
@@ -45,6 +49,14 @@ static void *prep_main(void *arg)
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
         struct call *c = pop(&p->in);
+        struct followup *f = c ? NULL : p->ahead;
+        if (f) {
+            p->ahead = *followup_next(f);
+            pthread_mutex_unlock(&p->lock);
+            followup_run(f);
+            pthread_mutex_lock(&p->lock);
+            continue;
+        }
         if (!c) {
             pthread_cond_wait(&p->work, &p->lock);
             continue;
@@ -76,6 +88,16 @@ lily_status prep_start(struct loop *l, struct prep **out, struct lily_err *err)
     LILY_FAIL(err, LILY_ERR_IO, "cannot start the preparation thread: %s", strerror(rc));
 }
 
+/* Frees a list from there on. */
+static void drop_ahead(struct followup **from)
+{
+    while (*from) {
+        struct followup *f = *from;
+        *from = *followup_next(f);
+        followup_free(f);
+    }
+}
+
 void prep_free(struct prep *p)
 {
     if (!p) return;
@@ -84,6 +106,7 @@ void prep_free(struct prep *p)
     pthread_cond_signal(&p->work);
     pthread_mutex_unlock(&p->lock);
     if (p->started) pthread_join(p->thread, NULL);
+    drop_ahead(&p->ahead);
     pthread_cond_destroy(&p->work);
     pthread_mutex_destroy(&p->lock);
     free(p);
@@ -93,6 +116,19 @@ void prep_add(struct prep *p, struct call *c)
 {
     pthread_mutex_lock(&p->lock);
     push(&p->in, c);
+    pthread_cond_signal(&p->work);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void prep_add_followup(struct prep *p, struct followup *f)
+{
+    pthread_mutex_lock(&p->lock);
+    *followup_next(f) = p->ahead;
+    p->ahead = f;
+    int n = 0;
+    struct followup **at = &p->ahead;
+    while (*at && n++ < MAX_AHEAD) at = followup_next(*at);
+    drop_ahead(at);
     pthread_cond_signal(&p->work);
     pthread_mutex_unlock(&p->lock);
 }

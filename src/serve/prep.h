@@ -15,6 +15,8 @@ struct prep;
 lily_status prep_start(struct loop *l, struct prep **out, struct lily_err *err);
 void prep_free(struct prep *p); /* NULL is fine. Calls that are still inside are dropped: nobody waits for them */
 void prep_add(struct prep *p, struct call *moved);
+struct followup;
+void prep_add_followup(struct prep *p, struct followup *moved); /* done when no call waits; the newest few are kept */
 struct call *prep_take(struct prep *p); /* the next one that is ready, or NULL */
 
 #endif

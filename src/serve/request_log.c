@@ -69,6 +69,8 @@ static void put_call(struct line *l, const struct call *c)
     put(l, "decode_ms", "%.1f", r->decode_ms);
     put(l, "prompt", "%.0f", u.prompt);
     put(l, "cached", "%.0f", u.cached);
+    if (r->miss.kind != MISS_NONE) put_textz(l, "miss", miss_name(r->miss.kind));
+    if (r->miss.kind == MISS_DIFFERS) put(l, "miss_token", "%.0f", r->miss.at);
     put(l, "completion", "%.0f", u.completion);
     put(l, "tok_s", "%.1f", r->decode_ms > 0 ? 1e3 * u.completion / r->decode_ms : 0);
     if (c->choices[0].ended && r->status == LILY_OK) put_textz(l, "finish", c->status == 499 ? "gone" : choice_finish(&c->choices[0]));

@@ -92,13 +92,14 @@ static bool equal_in_constant_time(const char *a, const char *b)
     return differ == 0;
 }
 
-static bool key_is_right(const struct server *s, const struct http_head *h)
+int server_key(const struct server *s, const struct http_head *h)
 {
     const char *given = http_header(h, "Authorization");
-    bool right = s->opt->n_keys == 0;
+    int right = s->opt->n_keys == 0 ? 0 : -1;
     if (given && strncasecmp(given, "Bearer ", 7) == 0) given += 7 + strspn(given + 7, " ");
     else given = http_header(h, "X-Api-Key");
-    for (int i = 0; given && i < s->opt->n_keys; i++) right |= equal_in_constant_time(s->opt->keys[i], given);
+    for (int i = 0; given && i < s->opt->n_keys; i++)
+        if (equal_in_constant_time(s->opt->keys[i], given)) right = i;
     return right;
 }
 
@@ -169,7 +170,7 @@ static bool on_head(void *ctx, struct http_exchange *x)
         return false;
     }
     const struct endpoint *ep = find(h, &e, allow, sizeof allow);
-    if ((!ep || !ep->is_open) && !key_is_right(s, h)) {
+    if ((!ep || !ep->is_open) && server_key(s, h) < 0) {
         allow[0] = 0;
         api_error_set(&e, 401, "invalid_api_key", "", "a right API key is needed: Authorization: Bearer KEY, or X-Api-Key: KEY");
     }

@@ -13,7 +13,7 @@
 #include "serve/server_impl.h"
 #include "serve/write.h"
 
-enum { MAX_CONNECTIONS = 16384, SPARE_DESCRIPTORS = 64, TICK_MS = 250 };
+enum { MAX_CONNECTIONS = 16384, SPARE_DESCRIPTORS = 64, TICK_MS = 250, CALL_BYTES = 16 << 20 };
 static const double flush_ms = 2000, idle_s = 120, stall_s = 60, request_s = 60;
 
 void server_note(struct server *s, const struct call *c, const struct http_head *h, int status)
@@ -132,6 +132,7 @@ static lily_status start(struct server *s, struct runner *runner, struct lily_er
                               .request_s = request_s};
     struct http_handler handler = route_handler;
     handler.ctx = s;
+    s->tool_calls = call_memory_new(CALL_BYTES, s->opt->calls_file);
     lily_status st = loop_new(on_woken, s, &s->loop, err);
     if (st == LILY_OK) st = http_listen(s->loop, &ho, &handler, &s->http, err);
     if (st == LILY_OK) st = prep_start(s->loop, &s->prep, err);
@@ -153,6 +154,7 @@ static void tear_down(struct server *s)
     http_free(s->http);
     while (s->calls) call_free(s->calls);
     engine_free(s->engine);
+    call_memory_free(s->tool_calls);
     loop_timer_free(s->tick);
     loop_free(s->loop);
     buf_free(&s->scratch);

@@ -19,6 +19,7 @@ struct server_options {
     int n_cors;
     size_t max_body;
     int queue;
+    const char *calls_file; /* where tool calls are kept over a restart; NULL: nowhere */
     double drain_s;       /* how long open replies may go on after SIGTERM */
     int loop_guard;       /* 0: none */
     bool strict_model, plain, reasoning_alias;

@@ -30,6 +30,7 @@ struct server {
     struct loop *loop;                /* owned */
     struct http *http;                /* owned */
     struct prep *prep;                /* owned */
+    struct call_memory *tool_calls;   /* owned; any thread */
     struct loop_timer *tick;          /* owned */
     struct call *calls;               /* all that are open */
     struct buf scratch;               /* owned */
@@ -46,6 +47,8 @@ extern const struct http_handler route_handler; /* its ctx is the server */
 
 /* A request was answered: the log and the counts. c may be NULL. */
 void server_note(struct server *s, const struct call *c, const struct http_head *head, int status);
+/* Which of the keys a request brings, -1: no right one; 0 when none is needed. */
+int server_key(const struct server *s, const struct http_head *head);
 /* An error as the whole reply. */
 void server_reply_error(struct server *s, struct http_exchange *x, const struct api_error *e, enum dialect d);
 void server_reply_json(struct server *s, struct http_exchange *x, int status, const struct buf *body);

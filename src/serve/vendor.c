@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "serve/cache_report.h"
 #include "serve/server_impl.h"
 #include "serve/write.h"
 
@@ -30,8 +31,9 @@ void put_vendor(const struct call *c, int choice, struct buf *out)
     put_ms(out, "prefill_tok_s", per_second(r->computed, r->prefill_ms));
     buf_addz(out, "\"decode_tok_s\":");
     put_number(out, per_second(r->completion_tokens, r->decode_ms), 2);
-    buf_printf(out, "},\"cache\":{\"reused\":%d,\"computed\":%d,\"reason\":%s},\"seed\":%" PRIu64, r->reused, r->computed,
-               r->reused ? "null" : "\"no saved state begins this prompt\"", c->ask.seed + (uint64_t)choice);
+    buf_addz(out, "},");
+    put_cache(c, choice, out);
+    buf_printf(out, ",\"seed\":%" PRIu64, c->ask.seed + (uint64_t)choice);
     if (detail) buf_printf(out, ",\"finish_detail\":\"%s\"", detail);
     else if (r->finish == FINISH_CANCELLED) buf_addz(out, ",\"finish_detail\":\"server_shutting_down\"");
     buf_addc(out, '}');

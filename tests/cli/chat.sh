@@ -44,6 +44,9 @@ expect 'branches start from the same state' test "$(last_stat 2)" -ge 64
 chat "$long\n/undo\n/save $tmp/empty.json\nhello there\n"
 expect '/undo takes the exchange back' is "$(tail -n 1 "$tmp/out")" "$first"
 
+chat "$long\nand then?\n/undo\nwhat did she see?\n/stats\n"
+expect '/undo goes on from the state before' test "$(last_stat 3)" -le 128
+
 chat "hello\n/save $tmp/saved.json\n"
 expect '/save' test -s "$tmp/saved.json"
 chat "/load $tmp/saved.json\nmore\n/stats\n"

@@ -66,7 +66,8 @@ ssize_t __real_read(int fd, void *out, size_t n);
 ssize_t __wrap_read(int fd, void *out, size_t n);
 ssize_t __wrap_read(int fd, void *out, size_t n)
 {
-    return fails(INJECT_READ) ? -1 : __real_read(fd, out, n);
+    if (!fails(INJECT_READ)) return __real_read(fd, out, n);
+    return carried_errno ? -1 : __real_read(fd, out, (n + 1) / 2);
 }
 
 ssize_t __real_write(int fd, const void *data, size_t n);

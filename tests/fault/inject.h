@@ -22,7 +22,7 @@ enum inject_call {
 
 extern const char *const inject_names[INJECT_CALLS];
 
-/* The nth call from now (0: the next one) fails with that errno, all others go through. */
+/* The nth call from now (0: the next one) fails with that errno, all others go through. A read with errno 0 gives half. */
 void inject_fail(enum inject_call call, int nth, int error);
 /* Forgets the order; true when it was carried out. */
 bool inject_end(void);

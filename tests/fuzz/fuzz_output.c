@@ -26,9 +26,9 @@ static void record(void *user, const struct output_event *e)
     size_t used;
     for (size_t i = 0; i < e->n; i += used)
         if (utf8_decode(e->text + i, e->n - i, &used) >= UTF8_PARTIAL) abort();
-    if (log->n_open != (e->kind > OUTPUT_CALL_START)) abort();
+    if (log->n_open != (e->kind > OUTPUT_CALL_START && e->kind != OUTPUT_CALL_TEXT)) abort();
     if ((e->n == 0) != (e->kind == OUTPUT_CALL_END)) abort();
-    if ((int)e->kind != log->last) buf_addc(&log->text, "RCSAE"[e->kind]);
+    if ((int)e->kind != log->last) buf_addc(&log->text, "RCSAET"[e->kind]);
     log->last = (int)e->kind;
     buf_add(&log->text, e->text, e->n);
     if (e->kind == OUTPUT_CALL_START) log->n_open++, log->n_calls++;

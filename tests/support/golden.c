@@ -86,7 +86,7 @@ void trace_model(struct model *m, const int32_t *ids, int n, struct traced_run r
         struct batch b = {.phase = run.phase, .n_seqs = 1, .seqs = &bs, .n_rows = k, .ids = ids + at, .n_logits = k,
                           .logit_rows = rows, .logits = out->logits + (size_t)at * (size_t)shape_logits_ld(s)};
         struct observer o = {out, at, k, s->hidden};
-        struct forward_observer fo = {record, &o};
+        struct forward_observer fo = {record, &o, NULL};
         assert_ok(model_forward(m, &b, &fo, &err));
     }
     be->ops->seq_free(be, seq);

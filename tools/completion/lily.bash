@@ -9,18 +9,18 @@ _lily() {
     case $before in
     --device) COMPREPLY=($(compgen -W 'auto cpu cuda' -- "$word")); return ;;
     --kv) COMPREPLY=($(compgen -W 'bf16 f32' -- "$word")); return ;;
-    --api-key-file | --csv | --fake-engine | --load | --markdown | --messages | --out | --packed | --peers | --svg | --tokenizer | -o) COMPREPLY=($(compgen -f -- "$word")); return ;;
-    --model | -m) COMPREPLY=($(compgen -d -- "$word")); return ;;
+    --api-key-file | --csv | --fake-engine | --load | --markdown | --messages | --out | --packed | --peers | --prompt-cache | --svg | --tokenizer | -o) COMPREPLY=($(compgen -f -- "$word")); return ;;
+    --cache-dir | --model | -m) COMPREPLY=($(compgen -d -- "$word")); return ;;
     --rounding) COMPREPLY=($(compgen -W 'gpu cpu' -- "$word")); return ;;
     --phase) COMPREPLY=($(compgen -W 'prefill decode both' -- "$word")); return ;;
     --cpu-tier) COMPREPLY=($(compgen -W 'scalar avx2 avx512 amx neon' -- "$word")); return ;;
     --log-format) COMPREPLY=($(compgen -W 'text json' -- "$word")); return ;;
-    --api-key | --cache-ram | --connections | --cors | --ctx | --drain | --fill | --frequency-penalty | --host | --lengths | --limit | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --rounds | --seed | --steps | --stop | --stride | --synthetic | --system | --temp | --threads | --timeout | --top | --top-k | --top-p | --window | -n | -p | -s | -t) return ;;
+    --api-key | --cache-disk | --cache-ram | --connections | --cors | --ctx | --drain | --fill | --frequency-penalty | --host | --lengths | --limit | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --rounds | --seed | --steps | --stop | --stride | --synthetic | --system | --temp | --threads | --timeout | --top | --top-k | --top-p | --verify-cache | --window | -n | -p | -s | -t) return ;;
     esac
     case $command in
-    run) options='--system --messages --think --no-think --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --verbose --help' ;;
+    run) options='--system --messages --think --no-think --prompt-cache --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --verbose --help' ;;
     chat) options='--system --load --think --no-think --no-history --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --verbose --help' ;;
-    serve) options='--host --port --api-key --api-key-file --insecure --cors --max-body --parallel --queue --cache-ram --loop-guard --drain --fake-engine --strict-model --plain --reasoning-alias --log-format --log-text --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --help' ;;
+    serve) options='--host --port --api-key --api-key-file --insecure --cors --max-body --parallel --queue --cache-ram --cache-dir --cache-disk --verify-cache --loop-guard --drain --fake-engine --strict-model --plain --reasoning-alias --log-format --log-text --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --help' ;;
     pack) options='--out --check --again --threads --model --json --help' ;;
     info) options='--model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --help' ;;
     tokenize) options='--model --special --json --help' ;;

@@ -200,7 +200,7 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     c->base.ops = &cpu_ops;
     c->base.shape = o->shape;
     c->base.limits = (struct backend_limits){o->max_rows, o->max_logits};
-    snprintf(c->base.code, sizeof c->base.code, "cpu %s %s", cpu_tier_name(o->tier), o->kv_f32 ? "f32" : "bf16");
+    snprintf(c->base.code, sizeof c->base.code, "cpu %s%s %s", cpu_tier_name(o->tier), o->fast ? " fast" : "", o->kv_f32 ? "f32" : "bf16");
     cpu_kernels_init(&c->kernels, o->tier);
     c->fast = o->fast;
     for (int phase = PHASE_PREFILL; phase <= PHASE_DECODE; phase++) c->digits[phase] = digits_of(c->kernels.tier, (enum phase)phase);

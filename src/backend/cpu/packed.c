@@ -95,6 +95,11 @@ void packed_close(struct packed *p)
     free(p);
 }
 
+const char *packed_hash(const struct packed *p)
+{
+    return p->head.front;
+}
+
 size_t packed_bytes(const struct packed *p)
 {
     return p->map.size;

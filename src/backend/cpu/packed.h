@@ -28,6 +28,7 @@ struct packed;
  */
 lily_status packed_open(const char *path, const char key[65], struct packed **out, struct lily_err *err);
 void packed_close(struct packed *p); /* NULL is fine */
+const char *packed_hash(const struct packed *p); /* 64 hex digits of a hash of all that is in it */
 size_t packed_bytes(const struct packed *p); /* of the whole file */
 
 /* The matrix of that name with the geometry of want: *out views it. False: the file has no such matrix. */

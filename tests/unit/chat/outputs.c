@@ -36,7 +36,7 @@ void collect(void *user, const struct output_event *e)
     require(c, (e->n > 0) == (e->kind != OUTPUT_CALL_END), "texts are not empty");
     require(c, e->call == (e->kind < OUTPUT_CALL_START ? -1 : e->kind == OUTPUT_CALL_START ? c->n_calls : c->n_calls - 1),
             "calls are numbered");
-    require(c, c->n_open == (e->kind > OUTPUT_CALL_START), "calls do not overlap with anything");
+    require(c, c->n_open == (e->kind > OUTPUT_CALL_START && e->kind != OUTPUT_CALL_TEXT), "calls do not overlap with anything");
     switch (e->kind) {
     case OUTPUT_REASONING:
         buf_add(&c->reasoning, e->text, e->n);
@@ -55,6 +55,9 @@ void collect(void *user, const struct output_event *e)
     case OUTPUT_CALL_END:
         end_call(c, e->complete);
         return;
+    case OUTPUT_CALL_TEXT:
+        require(c, ++c->n_texts <= c->n_calls && e->text[0] == '<', "a call has one text");
+        return;
     }
 }
 
@@ -64,7 +67,7 @@ void collected_clear(struct collected *c)
     buf_clear(&c->content);
     buf_clear(&c->calls);
     buf_clear(&c->arguments);
-    c->n_open = c->n_calls = 0;
+    c->n_open = c->n_calls = c->n_texts = 0;
     c->broken = NULL;
 }
 

@@ -9,7 +9,7 @@
 
 struct collected {
     struct buf reasoning, content, calls, arguments; /* owned */
-    int n_open, n_calls;
+    int n_open, n_calls, n_texts;
     const char *broken; /* a rule of the events that did not hold, or NULL */
 };
 void collect(void *user, const struct output_event *e);

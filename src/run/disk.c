@@ -1,0 +1,392 @@
+/* The disk cache: reading, saving, the value of states, the quota. disk_scan.c finds what a folder holds. */
+#include "run/disk.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/disk_impl.h"
+
+enum { HALF_LIFE = 64, MAX_HITS = 15 }; /* as in memory (run/borders.c) */
+static const double pause_ms = 60e3;
+
+void disk_path(const struct disk *d, char kind, const char *chain, struct buf *out)
+{
+    buf_clear(out);
+    buf_printf(out, "%s/%c-%s", d->folder, kind, chain);
+}
+
+/* The chain's hash after `length` tokens. */
+static void chain_of(const int32_t *ids, int length, char chain[CHAIN_HEX])
+{
+    chain[0] = 0;
+    for (int at = 0; at < length; at += GRID) state_chain(chain, ids + at);
+}
+
+static size_t state_bytes(const struct disk *d, int length)
+{
+    const struct state_file_id id = {.kind = STATE_FILE_STATE, .length = length};
+    return state_file_bytes(&id, d->opt.fixed_bytes);
+}
+
+static size_t page_file_bytes(const struct disk *d)
+{
+    const struct state_file_id id = {.kind = STATE_FILE_PAGE, .length = GRID};
+    return state_file_bytes(&id, d->opt.page_bytes);
+}
+
+void disk_note_size(struct disk *d)
+{
+    size_t bytes = d->foreign + d->set_aside;
+    for (int i = 0; i < d->n; i++) bytes += state_bytes(d, prefix_length(d->list[i]->node));
+    bytes += (size_t)(prefix_tokens(d->tree) / GRID) * page_file_bytes(d);
+    d->bytes = bytes;
+    atomic_store(&d->opt.counters->disk_bytes, bytes);
+    atomic_store(&d->opt.counters->disk_states, d->n - d->saving.on);
+    if (bytes > atomic_load(&d->opt.counters->disk_peak_bytes)) atomic_store(&d->opt.counters->disk_peak_bytes, bytes);
+}
+
+struct stored *disk_add(struct disk *d, const int32_t *ids, int length)
+{
+    struct stored *s = mem_new(sizeof *s);
+    if (d->n == d->cap) {
+        d->cap = d->cap ? 2 * d->cap : 16;
+        d->list = mem_resize(d->list, sizeof(struct stored *) * (size_t)d->cap);
+    }
+    d->list[d->n++] = s;
+    s->node = prefix_put(d->tree, ids, length, s);
+    s->used = ++d->clock;
+    return s;
+}
+
+/* Takes a state out of the index; with files, its own are removed: the state first, then the pages that no other one needs. */
+static void drop(struct disk *d, struct stored *s, bool files)
+{
+    int length = prefix_length(s->node), own = prefix_own(s->node), i = 0;
+    if (files && !d->read_only) {
+        int32_t *ids = mem_new(sizeof *ids * (size_t)length);
+        char chain[CHAIN_HEX];
+        struct buf path = {0};
+        prefix_ids(s->node, ids);
+        chain_of(ids, length, chain);
+        disk_path(d, 's', chain, &path);
+        disk_writer_remove(d->writer, buf_str(&path));
+        chain_of(ids, length - own, chain);
+        for (int at = length - own; at < length; at += GRID) {
+            state_chain(chain, ids + at);
+            disk_path(d, 'p', chain, &path);
+            disk_writer_remove(d->writer, buf_str(&path));
+        }
+        buf_free(&path);
+        free(ids);
+    }
+    while (d->list[i] != s) i++;
+    d->list[i] = d->list[--d->n];
+    prefix_remove(d->tree, s->node);
+    free(s);
+    disk_note_size(d);
+}
+
+/* ---- value ---- */
+
+static double value(const struct disk *d, const struct stored *s)
+{
+    const struct prefix_node *above = prefix_above(s->node);
+    int length = prefix_length(s->node), hits = s->hits < MAX_HITS ? s->hits : MAX_HITS;
+    double tokens = length - (above ? prefix_length(above) : 0);
+    double bytes = (double)state_bytes(d, length) + (double)(prefix_own(s->node) / GRID) * (double)page_file_bytes(d);
+    return tokens * (1 + hits) / (1 + (double)(d->clock - s->used) / HALF_LIFE) / bytes;
+}
+
+static struct stored *least_valuable(const struct disk *d, double *lowest)
+{
+    struct stored *least = NULL;
+    for (int i = 0; i < d->n; i++) {
+        struct stored *s = d->list[i];
+        double v = s->writing ? 0 : value(d, s);
+        if (s->writing || (least && v >= *lowest)) continue;
+        least = s;
+        *lowest = v;
+    }
+    return least;
+}
+
+/* Room for so many bytes from what is worth less than `worth` each byte. */
+static bool make_room(struct disk *d, size_t bytes, double worth)
+{
+    while (d->bytes + bytes > d->opt.quota) {
+        double v = 0;
+        if (d->foreign && disk_drop_foreign(d)) continue;
+        struct stored *s = least_valuable(d, &v);
+        if (!s || v >= worth) return false;
+        drop(d, s, true);
+        atomic_fetch_add(&d->opt.counters->disk_dropped, 1);
+    }
+    return true;
+}
+
+void disk_keep_quota(struct disk *d)
+{
+    (void)make_room(d, 0, 1e300);
+}
+
+/* ---- open, close ---- */
+
+lily_status disk_open(const struct disk_options *o, struct disk **out, struct lily_err *err)
+{
+    struct disk *d = mem_new(sizeof *d);
+    struct buf folder = {0};
+    d->opt = *o;
+    memcpy(d->key, o->key, sizeof d->key - 1);
+    d->opt.key = d->key;
+    d->dir = mem_dupz(o->dir);
+    d->lock_fd = -1;
+    d->tree = prefix_new();
+    buf_printf(&folder, "%s/%.32s", o->dir, o->key);
+    d->folder = buf_take(&folder);
+    *out = NULL;
+    lily_status st = disk_scan(d, err);
+    if (st == LILY_OK) st = disk_writer_start(o->wake, o->wake_ctx, &d->writer, err);
+    if (st != LILY_OK) {
+        disk_close(d);
+        return st;
+    }
+    atomic_store(&o->counters->disk_quota, o->quota);
+    disk_note_size(d);
+    if (!d->read_only) disk_keep_quota(d);
+    *out = d;
+    return LILY_OK;
+}
+
+void disk_close(struct disk *d)
+{
+    if (!d) return;
+    if (d->saving.on) disk_save_abort(d);
+    disk_writer_free(d->writer);
+    while (d->n) free(d->list[--d->n]);
+    free(d->list);
+    prefix_free(d->tree);
+    if (d->lock_fd >= 0) close(d->lock_fd);
+    buf_free(&d->path);
+    free(d->folder);
+    free(d->dir);
+    free(d);
+}
+
+/* ---- reading ---- */
+
+static const struct prefix_node *readable(const struct prefix_node *n)
+{
+    while (n && ((const struct stored *)prefix_value(n))->writing) n = prefix_above(n);
+    return n;
+}
+
+int disk_depth(const struct disk *d, const int32_t *ids, int n)
+{
+    const struct prefix_node *node = readable(prefix_deepest(d->tree, ids, n));
+    return node ? prefix_length(node) : 0;
+}
+
+static bool goes_through(const struct stored *s, const int32_t *ids, int n)
+{
+    if (prefix_length(s->node) < n) return false;
+    int32_t *own = mem_new(sizeof *own * (size_t)prefix_length(s->node));
+    prefix_ids(s->node, own);
+    bool same = memcmp(own, ids, sizeof *own * (size_t)n) == 0;
+    free(own);
+    return same;
+}
+
+/* A file that cannot be used: it is named, set aside, and what needs it goes. */
+void disk_set_aside(struct disk *d, const char *path, const char *why)
+{
+    struct buf to = {0};
+    struct stat sb;
+    if (lstat(path, &sb) == 0) d->set_aside += (size_t)sb.st_size;
+    atomic_fetch_add(&d->opt.counters->disk_damaged, 1);
+    log_warn("prompt cache: %s: %s; it is set aside and not used", path, why);
+    buf_printf(&to, "%s.damaged", path);
+    if (!d->read_only && rename(path, buf_str(&to)) != 0) (void)unlink(path);
+    buf_free(&to);
+}
+
+static void drop_users(struct disk *d, const struct disk_read *r, int part)
+{
+    int through = part == BORDER_FIXED ? r->length : (part + 1) * GRID;
+    for (int i = d->n - 1; i >= 0; i--) {
+        struct stored *s = d->list[i];
+        bool user = part == BORDER_FIXED ? prefix_length(s->node) == through && goes_through(s, r->ids, through)
+                                         : goes_through(s, r->ids, through);
+        if (!user || s->writing) continue;
+        drop(d, s, true);
+        if (i > d->n) i = d->n;
+    }
+}
+
+lily_status disk_read_part(void *ctx, int part, void *out, size_t n, struct lily_err *err)
+{
+    const struct disk_read *r = ctx;
+    struct disk *d = r->disk;
+    char chain[CHAIN_HEX];
+    struct buf path = {0};
+    struct state_reader reader;
+    chain_of(r->ids, part == BORDER_FIXED ? r->length : (part + 1) * GRID, chain);
+    disk_path(d, part == BORDER_FIXED ? 's' : 'p', chain, &path);
+    lily_status st = state_reader_open(buf_str(&path), d->key, &reader, NULL, err);
+    if (st == LILY_OK && strcmp(reader.id.chain, chain) != 0) {
+        state_reader_close(&reader);
+        st = err_set(err, LILY_ERR_FORMAT, "it holds other tokens than its name says");
+    }
+    if (st == LILY_OK) st = state_reader_payload(&reader, out, n, err);
+    if (st != LILY_OK) {
+        atomic_fetch_add(&d->opt.counters->disk_errors, 1);
+        if (st == LILY_ERR_FORMAT) disk_set_aside(d, buf_str(&path), err->msg);
+        drop_users(d, r, part);
+    }
+    buf_free(&path);
+    return st;
+}
+
+void disk_used(struct disk *d, const int32_t *ids, int length)
+{
+    const struct prefix_node *node = prefix_find(d->tree, ids, length);
+    char chain[CHAIN_HEX];
+    if (!node) return;
+    struct stored *s = prefix_value(node);
+    s->hits++;
+    s->used = ++d->clock;
+    if (d->read_only) return;
+    chain_of(ids, length, chain);
+    disk_path(d, 's', chain, &d->path);
+    disk_writer_touch(d->writer, buf_str(&d->path));
+}
+
+/* ---- saving ---- */
+
+bool disk_is_saving(const struct disk *d)
+{
+    return d->saving.on;
+}
+
+bool disk_can_save(struct disk *d)
+{
+    return !d->read_only && !d->saving.on && clock_ms() >= d->paused_until_ms;
+}
+
+bool disk_save_begin(struct disk *d, const int32_t *ids, int length, int hits)
+{
+    struct prefix_node *through;
+    if (prefix_find(d->tree, ids, length)) return false;
+    const struct prefix_node *above = prefix_deepest(d->tree, ids, length);
+    int known = prefix_common(d->tree, ids, length, &through), tokens = length - (above ? prefix_length(above) : 0);
+    size_t bytes = state_bytes(d, length) + (size_t)((length - known) / GRID) * page_file_bytes(d);
+    double worth = (double)tokens * (1 + (hits < MAX_HITS ? hits : MAX_HITS)) / (double)bytes;
+    if (!make_room(d, bytes, worth)) return false;
+    /* What made room may have held pages that were known. */
+    int still = prefix_common(d->tree, ids, length, &through);
+    if (still < known && d->bytes + bytes + (size_t)((known - still) / GRID) * page_file_bytes(d) > d->opt.quota) return false;
+    struct saving *v = &d->saving;
+    *v = (struct saving){.on = true, .ids = mem_new(sizeof *ids * (size_t)length), .length = length, .at = still};
+    memcpy(v->ids, ids, sizeof *ids * (size_t)length);
+    chain_of(ids, v->at, v->chain);
+    v->state = disk_add(d, ids, length);
+    v->state->writing = true;
+    v->state->hits = hits;
+    disk_writer_begin(d->writer);
+    disk_note_size(d);
+    return true;
+}
+
+static void end_save(struct disk *d)
+{
+    free(d->saving.ids);
+    free(d->saving.buffer);
+    memset(&d->saving, 0, sizeof d->saving);
+    disk_note_size(d);
+}
+
+void disk_save_abort(struct disk *d)
+{
+    if (!d->saving.on) return;
+    drop(d, d->saving.state, true);
+    end_save(d);
+}
+
+int disk_save_next(struct disk *d)
+{
+    struct saving *v = &d->saving;
+    if (v->all_given) return DISK_ALL_GIVEN;
+    if (!disk_writer_has_room(d->writer)) return DISK_WAIT;
+    return v->at < v->length ? v->at / GRID : BORDER_FIXED;
+}
+
+/* The file of the part that is wanted next. */
+static struct state_file_id next_file(const struct disk *d)
+{
+    const struct saving *v = &d->saving;
+    bool page = v->at < v->length;
+    struct state_file_id id = {.kind = page ? STATE_FILE_PAGE : STATE_FILE_STATE, .length = page ? v->at + GRID : v->length};
+    memcpy(id.key, d->key, sizeof id.key);
+    memcpy(id.chain, v->chain, sizeof id.chain);
+    return id;
+}
+
+void *disk_save_buffer(struct disk *d)
+{
+    struct saving *v = &d->saving;
+    struct state_file_id id = next_file(d);
+    size_t payload = id.kind == STATE_FILE_PAGE ? d->opt.page_bytes : d->opt.fixed_bytes;
+    free(v->buffer);
+    v->buffer = mem_try(1, state_file_bytes(&id, payload));
+    if (v->buffer) return v->buffer + state_file_payload_at(&id);
+    disk_save_abort(d);
+    return NULL;
+}
+
+void disk_save_put(struct disk *d)
+{
+    struct saving *v = &d->saving;
+    bool page = v->at < v->length;
+    if (page) state_chain(v->chain, v->ids + v->at);
+    struct state_file_id id = next_file(d);
+    size_t payload = page ? d->opt.page_bytes : d->opt.fixed_bytes;
+    state_file_seal(&id, page ? NULL : v->ids, payload, v->buffer);
+    disk_path(d, page ? 'p' : 's', v->chain, &d->path);
+    disk_writer_put(d->writer, buf_str(&d->path), v->buffer, state_file_bytes(&id, payload), !page);
+    v->buffer = NULL;
+    if (page) v->at += GRID;
+    else v->all_given = true;
+}
+
+int disk_poll(struct disk *d)
+{
+    struct lily_err err = {0};
+    if (!d->saving.on) return 0;
+    int outcome = disk_writer_outcome(d->writer, &err);
+    if (outcome > 0 && d->saving.all_given) {
+        d->saving.state->writing = false;
+        atomic_fetch_add(&d->opt.counters->disk_written, 1);
+        end_save(d);
+        return 1;
+    }
+    if (outcome >= 0) return 0;
+    atomic_fetch_add(&d->opt.counters->disk_errors, 1);
+    if (!d->warned) log_warn("prompt cache: a state could not be saved; the next try is in a minute at the earliest: %s", err.msg);
+    d->warned = true;
+    d->paused_until_ms = clock_ms() + pause_ms;
+    disk_save_abort(d);
+    return -1;
+}
+
+void disk_wait(struct disk *d, double ms)
+{
+    disk_writer_wait(d->writer, ms);
+}
