@@ -73,7 +73,8 @@ struct runner_model_options {
     double verify;      /* share of the prompts with saved state that are read again cold, to compare */
     size_t cache_bytes; /* memory for saved states, shared by all slots */
 };
-/* The logits of a slot's last token, (vocab), for tests. */
+/* For tests: the logits of a slot's last token, (vocab), and the saved states. */
+struct borders *runner_model_borders(struct runner *r);
 const float *runner_model_logits(const struct runner *r, int slot);
 /* b is borrowed; its weights are loaded by load(). Owned: ops->free. */
 struct runner *runner_model_new(struct bundle *b, const struct runner_model_options *o);

@@ -262,6 +262,11 @@ static int states(struct runner *r, struct border_info *out, int max)
     return borders_list(of(r)->borders, out, max);
 }
 
+struct borders *runner_model_borders(struct runner *r)
+{
+    return of(r)->borders;
+}
+
 const float *runner_model_logits(const struct runner *r, int slot)
 {
     const struct model_runner *m = (const struct model_runner *)r;

@@ -69,9 +69,9 @@ def same_cold(messages, reply, **more):
 
 def test_A1():
     """Turn 2 reads the answer and what is new."""
-    first = [system(words(3000, 11)), user("hi")]
+    first = [system(words(1500, 11)), user("hi")]
     a = chat(first)
-    assert cache(a)["computed"] > 2900
+    assert cache(a)["computed"] > 1400
     second = first + [message(a), user("and now?")]
     b = chat(second)
     assert cache(b)["reused"] >= a["usage"]["prompt_tokens"] - 8 - 64, (cache(b), a["usage"])
@@ -80,7 +80,7 @@ def test_A1():
 
 
 def test_A3():
-    s = words(2000, 12)
+    s = words(1000, 12)
     a = chat([system(s), user("Now is 10:01. Say ok.")])
     b = chat([system(s), user("Now is 10:02. Say ok.")])
     assert cache(b)["reused"] >= a["usage"]["prompt_tokens"] // 64 * 64 - 128, cache(b)
@@ -177,12 +177,12 @@ def test_A19():
     """The changing billing line of one client is no part of the prompt; in a user's text it is."""
     def ask(cch, say="Hello."):
         parts = [{"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.100; cc_entrypoint=cli; cch=%s;" % cch},
-                 {"type": "text", "text": words(2500, 22)}]
+                 {"type": "text", "text": words(1200, 22)}]
         return srv.ok("/v1/messages", {"model": "x", "max_tokens": 8, "system": parts, "messages": [user(say)], "temperature": 0})
 
     ask("11111")
     b = ask("22222")
-    assert b["usage"]["cache_read_input_tokens"] >= 2400, b["usage"]
+    assert b["usage"]["cache_read_input_tokens"] >= 1150, b["usage"]
     line = "x-anthropic-billing-header: cc_version=1; cch=33333;"
     assert line in srv.ok("/apply-template", {"messages": [user(line)]})["prompt"]
 
@@ -196,7 +196,7 @@ def test_A23():
 
 
 def test_A27():
-    m = [system(words(3000, 24)), user("Hello.")]
+    m = [system(words(1200, 24)), user("Hello.")]
     a, b = chat(m), chat(m)
     assert cache(b)["computed"] <= 64 and b["lily"]["timings"]["prefill_ms"] < 0.3 * a["lily"]["timings"]["prefill_ms"]
 
@@ -257,7 +257,7 @@ def together(jobs):
 
 def test_B7():
     """Prompts near the end of the context are answered, cached as cold."""
-    for n in (3000, 5000, 7500):
+    for n in (1000, 4000):
         m = [user(words(n, 31) + " Say READY.")]
         a, b = chat(m, max_tokens=8), chat(m, max_tokens=8)
         assert a["usage"]["completion_tokens"] > 0 and text(a) == text(b) and cache(b)["computed"] <= 64
@@ -276,17 +276,17 @@ def test_B13():
 
 def test_G11():
     """Small requests in between do not push the long conversation out, in a cache that holds little more than it."""
-    s = Server(None, ["--parallel", "2", "--cache-ram", "24M", *CTX])
-    m = [system(words(2000, 40)), user("Hello.")]
+    s = Server(None, ["--parallel", "2", "--cache-ram", "16M", *CTX])
+    m = [system(words(1000, 40)), user("Hello.")]
     r = chat(m, s)
     for turn in range(4):
-        for i in range(15):
+        for i in range(10):
             chat([user("A title for talk %d %d: %s" % (turn, i, words(70, 1000 * turn + i)))], s, max_tokens=4)
         m += [message(r), user("Turn %d, go on." % turn)]
         r = chat(m, s)
-        assert cache(r)["reused"] >= 1984, (turn, cache(r), s.state()["cache"])
+        assert cache(r)["reused"] >= 960, (turn, cache(r), s.state()["cache"])
     k = s.state()["cache"]
-    assert k["dropped"] > 0 and k["peak_bytes"] <= k["budget"] == 24 << 20, k
+    assert k["dropped"] > 0 and k["peak_bytes"] <= k["budget"] == 16 << 20, k
     assert len(k["list"]) == k["states"] > 0 and all(x["bytes"] > 0 for x in k["list"])
     same_cold(m, r)
     assert s.stop() == 0
@@ -308,7 +308,7 @@ def test_reasons():
 
 def test_reason_dropped_and_keys():
     """What one key has sent is not shown to another; a state that was given up is called so."""
-    s = Server(None, ["--parallel", "1", "--cache-ram", "3M", "--api-key", "one", "--api-key", "two", *CTX])
+    s = Server(None, ["--parallel", "1", "--cache-ram", "8M", "--api-key", "one", "--api-key", "two", *CTX])
 
     def ask(key, m):
         return s.ok("/v1/chat/completions", {"messages": m, "max_tokens": 2, "enable_thinking": False}, {"Authorization": "Bearer " + key})
@@ -329,7 +329,7 @@ def test_reason_dropped_and_keys():
 
 def test_left_client_and_equal_prompts():
     """What was read for a client that left is kept; two equal prompts at once are read once."""
-    m = [user("Read this: " + words(7000, 80))]
+    m = [user("Read this: " + words(2500, 80))]
     n = len(tokens(m))
     data = json.dumps({"messages": m, "stream": True, "enable_thinking": False}).encode()
     before = srv.metric("prompt_tokens_computed_total")
@@ -341,18 +341,34 @@ def test_left_client_and_equal_prompts():
     read = srv.metric("prompt_tokens_computed_total") - before
     r = chat(m, max_tokens=1)
     assert cache(r)["reused"] >= min(read, n - 64) > 0, (cache(r), read)
-    m = [user("And this: " + words(3000, 81))]
+    m = [user("And this: " + words(1000, 81))]
     before = srv.metric("prompt_tokens_computed_total")
     a = together([lambda: chat(m, max_tokens=4) for _ in range(3)])
     assert srv.metric("prompt_tokens_computed_total") - before <= len(tokens(m)) + 2 * 64
     assert len({text(x) for x in a}) == 1
 
 
+def test_read_ahead():
+    """While nothing else is to do, the answer is read as the next turn will render it; then that turn reads only its own text."""
+    m = [system(words(60, 95)), user("Tell me a story about a fox and a lantern.")]
+    before = srv.metric("cache_read_ahead_tokens_total")
+    a = chat(m, max_tokens=200, logit_bias={"8138": -100, "8136": -100})
+    srv.wait_for(lambda: srv.metric("cache_read_ahead_tokens_total") - before >= 128)
+    end = len(tokens(m + [message(a), user("x")])) - 12
+    srv.wait_for(lambda: any(abs(x["tokens"] - end) <= 64 for x in srv.state()["cache"]["list"]))
+    m += [message(a), user("And then?")]
+    b = chat(m)
+    assert cache(b)["reused"] >= end - 64 and cache(b)["computed"] <= 64 + 32, (cache(b), end)
+    same_cold(m, b)
+
+
 def test_verified():
     """The share of prompts that this server read again gave the same bits."""
-    k = srv.state()["cache"]
-    srv.wait_for(lambda: srv.metric("cache_verified_total") > 20, 60)
-    assert srv.metric("cache_differing_total") == 0 and k["hits"] > 40
+    m = [user("Verify this: " + words(150, 90))]
+    for _ in range(5):
+        chat(m)
+    srv.wait_for(lambda: srv.metric("cache_verified_total") >= 2, 60)
+    assert srv.metric("cache_differing_total") == 0 and srv.metric("cache_hits_total") >= 4
 
 
 def test_z_cold_ends():
