@@ -62,8 +62,8 @@ static void begin(struct conversation *c, int number)
     memset(c, 0, sizeof *c);
     c->dice.seed = (uint32_t)number * 2654435761u + 17;
     c->messages = json_new_array();
-    if (number % N_SYSTEMS) json_add(c->messages, message("system", text(&d, 20 + 25 * (number % N_SYSTEMS))));
-    json_add(c->messages, message("user", text(&c->dice, 5 + draw(&c->dice, 90))));
+    if (number % N_SYSTEMS) json_add(c->messages, message("system", text(&d, 20 + 15 * (number % N_SYSTEMS))));
+    json_add(c->messages, message("user", text(&c->dice, 5 + draw(&c->dice, 60))));
     c->no_thinking = draw(&c->dice, 2);
     c->preserve = draw(&c->dice, 2);
 }
