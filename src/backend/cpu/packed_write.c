@@ -15,7 +15,7 @@
 enum { BATCH = 16 << 20 }; /* bytes packed at a time, at most one row block more */
 
 struct packed_writer {
-    char *path, *tmp; /* owned */
+    char *path, *tmp; /* owned; tmp NULL: the file has no name yet */
     int fd;           /* owned; -1: closed */
     int cap;          /* matrices promised */
     struct packed_header head;
@@ -32,7 +32,7 @@ static lily_status write_at(const struct packed_writer *w, const void *data, siz
     while (n) {
         ssize_t done = pwrite(w->fd, p, n, (off_t)at);
         if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot write: %s", w->tmp, strerror(errno));
+        if (done <= 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot write: %s", w->path, strerror(errno));
         p += done;
         n -= (size_t)done;
         at += (uint64_t)done;
@@ -70,8 +70,34 @@ static lily_status pad(struct packed_writer *w, struct lily_err *err)
     return append(w, zeros, (size_t)(packed_round(w->at, PACKED_ALIGN) - w->at), err);
 }
 
+/* A file without a name where the system has such: whatever ends lily, nothing of 20 GB is left behind. */
+static bool open_unnamed(struct packed_writer *w)
+{
+    const char *slash = strrchr(w->path, '/');
+    char *dir = slash ? mem_dup(w->path, slash == w->path ? 1 : (size_t)(slash - w->path)) : mem_dupz(".");
+    w->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    free(dir);
+    return w->fd >= 0;
+}
+
+/* Gives it one, beside its place. */
+static lily_status name_file(struct packed_writer *w, struct lily_err *err)
+{
+    struct buf name = {0};
+    char self[40];
+    if (w->tmp) return LILY_OK;
+    buf_printf(&name, "%s.%ld", w->path, (long)getpid());
+    snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
+    w->tmp = buf_take(&name);
+    unlink(w->tmp); /* of an earlier process of that number */
+    if (linkat(AT_FDCWD, self, AT_FDCWD, w->tmp, AT_SYMLINK_FOLLOW) != 0)
+        LILY_FAIL(err, LILY_ERR_IO, "%s: cannot create: %s", w->tmp, strerror(errno));
+    return LILY_OK;
+}
+
 static lily_status open_tmp(struct packed_writer *w, struct lily_err *err)
 {
+    if (open_unnamed(w)) return LILY_OK;
     struct buf tmp = {0};
     buf_printf(&tmp, "%s.XXXXXX", w->path);
     w->fd = mkostemp(tmp.data, O_CLOEXEC);
@@ -208,7 +234,8 @@ static lily_status write_front(struct packed_writer *w, struct lily_err *err)
 static lily_status complete(struct packed_writer *w, struct lily_err *err)
 {
     LILY_TRY(write_front(w, err));
-    if (fsync(w->fd) != 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot flush: %s", w->tmp, strerror(errno));
+    if (fsync(w->fd) != 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot flush: %s", w->path, strerror(errno));
+    LILY_TRY(name_file(w, err));
     int fd = w->fd;
     w->fd = -1;
     if (close(fd) != 0 || rename(w->tmp, w->path) != 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot write: %s", w->path, strerror(errno));
