@@ -20,11 +20,17 @@ $(CU_OUT)/err.o: src/base/err.c $(CU_HDR)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_FLAGS) -O2 -fPIC -fvisibility=hidden -c $< -o $@
 $(PLUGIN): $(CU_OBJ)
-	$(Q)$(NVCC) -shared -cudart static -L$(dir $(NVCC))../lib $(CU_OBJ) -o $@
+	$(Q)$(NVCC) -shared -Xlinker --no-undefined -cudart static -L$(dir $(NVCC))../lib $(CU_OBJ) -o $@
 $(BUILD)/liblily-cuda.so: $(PLUGIN); @cp -f $< $@
 # Nothing to build without nvcc, in cross builds and under sanitizers.
 CUDA_BUILT := $(if $(NVCC),$(if $(SAN)$(CROSS),,liblily-cuda.so))
 liblily-cuda.so: $(PLUGIN); @cmp -s $< $@ || { cp -f $< $@.tmp && mv -f $@.tmp $@; }
 #: make cuda           the plug-in alone; says so when there is no nvcc
 cuda:; @$(if $(CUDA_BUILT),$(MAKE) $(CUDA_BUILT),echo "SKIP the CUDA plug-in: no nvcc (mk/nvcc.sh fetches one)")
-.PHONY: cuda liblily-cuda.so
+$(BUILD)/tests/bench/bench_cuda: %: %.o $(BUILD)/liblily.a
+	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) -o $@
+#: make bundle         build/bundle: programs, libraries and data for a machine with a card where nothing can be built
+bundle: $(BUILD)/lily $(BUILD)/tests/golden/test_cuda $(BUILD)/tests/state/test_bits $(BUILD)/tests/bench/bench_cuda $(PLUGIN); @mk/bundle.sh $(BUILD) $(PLUGIN)
+#: make check-cuda     everything that needs a card; make bench-cuda: speed on synthetic weights of the full size
+check-cuda bench-cuda: bundle; @build/bundle/tests/cuda/$(@:%-cuda=%).sh
+.PHONY: cuda liblily-cuda.so bundle check-cuda bench-cuda

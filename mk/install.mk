@@ -1,7 +1,7 @@
 # Installing and packing. DESTDIR is put in front of every path, for packages.
 DATADIR := $(PREFIX)/share
 # install's pairs FILE:FOLDER; uninstall removes the same.
-INSTALLED := $(BUILD)/lily:$(PREFIX)/bin $(BUILD)/liblily.a:$(PREFIX)/lib $(BUILD)/lily.pc:$(PREFIX)/lib/pkgconfig \
+INSTALLED := $(if $(CUDA_BUILT),$(PLUGIN):$(PREFIX)/lib/lily) $(BUILD)/lily:$(PREFIX)/bin $(BUILD)/liblily.a:$(PREFIX)/lib $(BUILD)/lily.pc:$(PREFIX)/lib/pkgconfig \
   $(foreach f,$(sort $(wildcard include/lily/*.h)),$f:$(PREFIX)/include/lily) \
   $(foreach f,$(sort $(wildcard docs/lily.1)),$f:$(DATADIR)/man/man1) \
   $(foreach f,$(wildcard tools/completion/lily.bash),$f:$(DATADIR)/bash-completion/completions:lily) \
@@ -18,12 +18,12 @@ $(BUILD)/lily.pc: VERSION Makefile mk/install.mk $(FLAGS_STAMP) FORCE
 FORCE:
 #: make install        to $(DESTDIR)$(PREFIX); make uninstall removes the same files
 .PHONY: install uninstall dist FORCE
-install: $(BUILD)/lily $(BUILD)/liblily.a $(BUILD)/lily.pc
+install: $(if $(CUDA_BUILT),$(PLUGIN)) $(BUILD)/lily $(BUILD)/liblily.a $(BUILD)/lily.pc
 	@$(foreach f,$(INSTALLED),install -D -m $(if $(filter %/lily,$(call part,$f,1)),755,644) $(call part,$f,1) $(call target_of,$f) &&) \
 	  echo "lily $(VERSION) is installed in $(DESTDIR)$(PREFIX)"
 uninstall:
 	rm -f $(foreach f,$(INSTALLED),$(call target_of,$f))
-	-@rmdir $(DESTDIR)$(PREFIX)/include/lily $(DESTDIR)$(DATADIR)/lily/demo $(DESTDIR)$(DATADIR)/lily 2>/dev/null || true
+	-@rmdir $(DESTDIR)$(PREFIX)/include/lily $(DESTDIR)$(PREFIX)/lib/lily $(DESTDIR)$(DATADIR)/lily/demo $(DESTDIR)$(DATADIR)/lily 2>/dev/null || true
 
 #: make dist           lily-VERSION.tar.gz of the committed tree; the same bytes every time
 dist:

@@ -86,7 +86,6 @@ static void destroy(struct backend *be)
         if (c->staged[i]) cudaEventDestroy(c->staged[i]);
     }
     cudaFree(c->frequency);
-    cudaFreeHost(c->host_pass);
     cudaFreeHost(c->host_rows);
     cudaFreeHost(c->host_logits);
     if (c->stream) cudaStreamDestroy(c->stream);
@@ -122,7 +121,8 @@ static void free_vector(struct backend *be, struct vector *v)
 static const struct backend_ops cuda_ops = {
     cuda_steps,   destroy,          cuda_load_matrix, cuda_free_matrix,    load_vector,       free_vector,        cuda_seq_new,
     cuda_seq_free, cuda_seq_reset,  cuda_seq_length,  cuda_seq_reserve,    cuda_border_save,  cuda_border_restore, cuda_border_free,
-    cuda_border_bytes, cuda_page_bytes, cuda_seq_share,  cuda_border_export,  cuda_border_import};
+    cuda_border_bytes, cuda_page_bytes, cuda_seq_share,  cuda_border_export,  cuda_border_import,
+    cuda_seq_fill,     NULL,            NULL};
 
 static lily_status fill(struct cuda_backend *c, const struct cuda_options *o, struct lily_err *err)
 {
@@ -134,11 +134,11 @@ static lily_status fill(struct cuda_backend *c, const struct cuda_options *o, st
     CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream");
     CUDA_TRY(cudaMalloc((void **)&c->frequency, sizeof f), "frequencies");
     CUDA_TRY(cudaMemcpy(c->frequency, f, sizeof f, cudaMemcpyHostToDevice), "frequencies");
-    CUDA_TRY(cudaMallocHost((void **)&c->host_pass, sizeof *c->host_pass), "pinned memory");
-    CUDA_TRY(cudaMallocHost((void **)&c->host_rows, 3 * sizeof(int32_t) * (size_t)o->max_rows), "pinned memory");
     CUDA_TRY(cudaMallocHost((void **)&c->host_logits, sizeof(float) * DECODE_ROWS * (size_t)shape_logits_ld(&o->shape)), "pinned memory");
     LILY_TRY(state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->state_bytes, err));
-    return workspace_new(&c->ws, &c->base.shape, o->max_rows, err);
+    LILY_TRY(workspace_new(&c->ws, &c->base.shape, o->max_rows, err));
+    CUDA_TRY(cudaMallocHost((void **)&c->host_rows, c->ws.rows_bytes), "pinned memory");
+    return LILY_OK;
 }
 
 static lily_status open_backend(const struct cuda_options *o, struct backend **out, struct lily_err *err)

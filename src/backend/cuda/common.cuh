@@ -85,6 +85,7 @@ DI void cp16(u32 dst, const void *src, int bytes) /* bytes 16, or 0 to fill with
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
 }
+DI void cp4(u32 dst, const void *src) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(dst), "l"(src) : "memory"); }
 DI void cp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DI void cp_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
@@ -115,6 +116,22 @@ DI void ldsm4t(u32 (&r)[4], u32 addr)
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(addr)
                  : "memory");
+}
+
+/* Pairs of bf16. */
+DI u32 fma2(u32 a, u32 b, u32 c)
+{
+    u32 d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+/* The codes in bits 0 … 3 and 16 … 19 as numbers: 128 + q, less 128. */
+DI u32 code2(u32 w)
+{
+    u32 d;
+    asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"((w & 0x000f000fu) | 0x43004300u), "r"(0x43004300u));
+    return d;
 }
 
 /* ---- orders of activations ---- */

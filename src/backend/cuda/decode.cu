@@ -2,7 +2,11 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/gemv.cuh"
 
-enum { MAX_TB = 6 }; /* tiles that a CTA holds at once */
+enum {
+    MAX_TB = 6,   /* tiles that a CTA holds at once */
+    IN_UNITS = 2, /* places of 128 columns whose fragments a warp holds: input projections, head */
+    OUT_UNITS = 4 /* … output projections */
+};
 
 /* ---- embedding ---- */
 
@@ -31,7 +35,7 @@ __global__ void k_embed(const __grid_constant__ embed_params p)
     const int r = blockIdx.x, id = p.id[r];
     const uint8_t *tile = p.table + (size_t)(id >> 4) * p.tile_bytes;
     if (threadIdx.x < 32) rotary_row(p.rotary + (size_t)r * ROTARY_DIM, p.frequency, p.pos[r], threadIdx.x);
-    for (int k = threadIdx.x; k < p.out.hidden; k += CTA) stream_put(p.out, r, k, unit_weight(tile, p.planes, id, k), true);
+    for (int k = threadIdx.x; k < p.out.hidden; k += CTA) stream_put(p.out, r, k, unit_weight(tile, p.planes, id, k), p.out.norm ? p.out.norm[k] : 0.0f, true);
 }
 
 /* Fragments and sums of squares of rows that lie in x already. */
@@ -63,7 +67,7 @@ struct in_params {
     const uint8_t *w[MAX_PARTS];
     int end[MAX_PARTS]; /* tiles up to and with this part */
     int planes[MAX_PARTS];
-    int n_tiles, units, tb, slot; /* slot: bytes of a warp's span */
+    int n_tiles, units, tb, slot, slot_unit; /* slot: bytes of a warp's span; slot_unit: of a place, in the widest part */
     const u16 *frag;
     const float *ss;
     int ld_frag, hidden, n_rows;
@@ -100,16 +104,23 @@ template <int SETS> DI void in_sums(const in_params &p, const uint8_t *slots, u3
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const span s = span_of(p.units, warp);
     float a[MAX_TB][SETS][2] = {};
-    for (int unit = s.lo; unit < s.hi; unit++) {
-        unit_frags<SETS> f;
-        frags_load<SETS>(f, p.frag, p.ld_frag, p.n_rows, unit, lane);
+    for (int unit = s.lo; unit < s.hi; unit += IN_UNITS) {
+        unit_frags<SETS> f[IN_UNITS];
+        frags_load<SETS, IN_UNITS>(f, p.frag, p.ld_frag, p.n_rows, unit, s.hi, lane);
+        frags_sum<SETS, IN_UNITS>(f);
 #pragma unroll
         for (int i = 0; i < MAX_TB; i++) {
             if (i >= n) break;
             if (unit == s.lo) bar_wait(bars + 8 * (i * WARPS + warp), phase);
-            const int planes = p.planes[part_of(p, first + i * stride)];
-            const uint8_t *at = slots + (size_t)(i * WARPS + warp) * p.slot + (size_t)(unit - s.lo) * planes * UNIT;
-            for (int pl = 0; pl < planes; pl++) unit_mul<SETS>(a[i], at + pl * UNIT, f, lane);
+            const uint8_t *at = slots + (size_t)(i * WARPS + warp) * p.slot;
+            const bool two = p.slot_unit > UNIT && p.planes[part_of(p, first + i * stride)] == 2;
+            at += (size_t)(unit - s.lo) * (two ? 2 * UNIT : UNIT);
+#pragma unroll
+            for (int j = 0; j < IN_UNITS; j++) {
+                if (unit + j >= s.hi) break;
+                unit_mul<SETS>(a[i], at + j * (two ? 2 * UNIT : UNIT), f[j], lane);
+                if (two) unit_mul<SETS>(a[i], at + j * 2 * UNIT + UNIT, f[j], lane);
+            }
         }
     }
 #pragma unroll
@@ -128,69 +139,97 @@ DI void in_request(const in_params &p, const uint8_t *slots, u32 bars, int first
     }
 }
 
-/* Convolution of one channel of row r; xs has the channel's new inputs. *keep: the state behind the sequence's last row. */
-DI float conv_channel(const in_params &p, const float *xs, int r, int ch, float (&keep)[3], float **history)
+/* What one number's epilogue needs beside its sum, and can have before it: constants, and the convolution's history. */
+struct in_early {
+    int part, row;
+    float4 c;       /* part 0: taps; 1: weight of the norm; 3: A_log, dt_bias */
+    float old[3];
+    float *history; /* of the channel */
+    int first, n;   /* rows of the sequence */
+};
+
+template <bool ATTN> DI in_early early_of(const in_params &p, int tile, int r16, int r)
 {
-    const seq_view &q = p.ps->seq[p.seq_of[p.row0 + r]];
-    const int first = q.first - p.row0, t = r - first;
-    float *h = q.conv + p.conv_at + ch;
-    const float4 w = *(const float4 *)(p.conv + (size_t)ch * 4);
-    const float old[3] = {h[0], h[p.conv_dim], h[2 * p.conv_dim]}, taps[4] = {w.x, w.y, w.z, w.w};
+    in_early e = {};
+    e.part = part_of(p, tile);
+    e.row = (tile - (e.part ? p.end[e.part - 1] : 0)) * 16 + r16;
+    if (ATTN) return e;
+    if (e.part == 0) {
+        const seq_view &q = p.ps->seq[p.seq_of[p.row0 + r]];
+        e.c = *(const float4 *)(p.conv + (size_t)e.row * 4);
+        e.history = q.conv + p.conv_at + e.row;
+        e.first = q.first - p.row0;
+        e.n = q.n;
+#pragma unroll
+        for (int j = 0; j < 3; j++) e.old[j] = e.history[(size_t)j * p.conv_dim];
+    } else if (e.part == 1) {
+        e.c.x = p.out_norm[e.row & (GDN_DIM - 1)];
+    } else if (e.part == 3 && e.row < p.heads) {
+        e.c.x = p.a_log[e.row];
+        e.c.y = p.dt_bias[e.row];
+    }
+    return e;
+}
+
+/* Convolution of one channel of row r; xs has the channel's new inputs. keep: the state behind this row. */
+DI float conv_channel(const in_early &e, const float *xs, int r, float (&keep)[3])
+{
+    const float taps[4] = {e.c.x, e.c.y, e.c.z, e.c.w};
     float y = 0;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        int at = t - 3 + j;
-        float v = at >= 0 ? xs[(first + at) * 16] : old[at + 3];
+        const int at = r - e.first - 3 + j;
+        const float v = at >= 0 ? xs[(e.first + at) * 16] : at == -3 ? e.old[0] : at == -2 ? e.old[1] : e.old[2];
         y = fmaf(taps[j], v, y);
         if (j) keep[j - 1] = v;
     }
-    *history = t == q.n - 1 ? h : NULL;
     return siluf(y);
 }
 
-DI void gdn_gate(const in_params &p, int part, int row, int r, float v)
+DI void gdn_gate(const in_params &p, const in_early &e, int r, float v)
 {
-    if (row >= p.heads) return;
+    if (e.row >= p.heads) return;
     float *out = p.gates + (size_t)r * 2 * p.heads;
-    if (part == 2) {
-        out[row] = sigmoidf(v);
+    if (e.part == 2) {
+        out[e.row] = sigmoidf(v);
         return;
     }
-    float x = v + p.dt_bias[row], softplus = fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
-    out[p.heads + row] = expf(-expf(p.a_log[row]) * softplus);
+    float x = v + e.c.y, softplus = fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+    out[p.heads + e.row] = expf(-expf(e.c.x) * softplus);
 }
 
-/* What becomes of the sums: 16 neighbouring threads have the rows of a tile. xs: (tb, n_rows, 16). */
-template <int SETS, bool ATTN> DI void in_epilogue(const in_params &p, const float *red, float *xs, const float *rms, int first, int stride, int n)
+/* What becomes of the sums: 16 neighbouring threads have the rows of a tile. xs: (tb, n_rows, 16). early: of thread's first number. */
+template <int SETS, bool ATTN>
+DI void in_epilogue(const in_params &p, const float *red, float *xs, const float *rms, in_early e, int first, int stride, int n, bool have_early)
 {
     const int total = n * p.n_rows * 16;
     for (int i = threadIdx.x; i < total; i += CTA) {
         int r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
         xs[i] = red_sum<SETS>(red, p.tb, k, r, r16) * rms[r];
     }
-    __syncthreads();
+    if (!ATTN) __syncthreads(); /* a channel's neighbours in time */
     for (int base = 0; base < total; base += CTA) {
         const int i = base + threadIdx.x, r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
-        float keep[3] = {0, 0, 0}, *history = NULL;
-        int ch = 0;
+        float keep[3] = {0, 0, 0};
+        bool last = false;
         if (i < total) {
-            const int tile = first + k * stride, part = part_of(p, tile), row = (tile - (part ? p.end[part - 1] : 0)) * 16 + r16;
+            const int tile = first + k * stride;
+            if (base || !have_early) e = early_of<ATTN>(p, tile, r16, r);
             float v = xs[i], *u = p.u + (size_t)r * p.ld_u;
-            ch = row;
-            if (ATTN) u[(size_t)tile * 16 + r16] = part == 0 && (row & 256) ? sigmoidf(v) : v;
-            else if (part == 0) u[row] = conv_channel(p, xs + (size_t)k * p.n_rows * 16 + r16, r, row, keep, &history);
-            else if (part == 1) u[p.conv_dim + row] = siluf(v) * p.out_norm[row & (GDN_DIM - 1)];
-            else gdn_gate(p, part, row, r, v);
+            if (ATTN) u[(size_t)tile * 16 + r16] = e.part == 0 && (e.row & 256) ? sigmoidf(v) : v;
+            else if (e.part == 0) u[e.row] = conv_channel(e, xs + (size_t)k * p.n_rows * 16 + r16, r, keep);
+            else if (e.part == 1) u[p.conv_dim + e.row] = siluf(v) * e.c.x;
+            else gdn_gate(p, e, r, v);
+            last = !ATTN && e.part == 0 && r - e.first == e.n - 1;
         }
         if (ATTN) continue;
-        __syncthreads(); /* every reader of a history has it */
-        (void)ch;
-        if (history)
-            for (int j = 0; j < 3; j++) history[(size_t)j * p.conv_dim] = keep[j];
+        if (total > CTA || p.n_rows > 1) __syncthreads(); /* every reader of a history has it */
+        if (last)
+            for (int j = 0; j < 3; j++) e.history[(size_t)j * p.conv_dim] = keep[j];
     }
 }
 
-template <int SETS, bool ATTN> __global__ void __launch_bounds__(CTA) k_in(const __grid_constant__ in_params p)
+template <int SETS, bool ATTN> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_in(const __grid_constant__ in_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(8) u64 bar[MAX_TB * WARPS];
@@ -204,14 +243,20 @@ template <int SETS, bool ATTN> __global__ void __launch_bounds__(CTA) k_in(const
     const int stride = gridDim.x;
     for (int first = blockIdx.x, phase = 0; first < p.n_tiles; first += stride * p.tb, phase ^= 1) {
         const int left = (p.n_tiles - first + stride - 1) / stride, n = left < p.tb ? left : p.tb;
+        const bool start = first == (int)blockIdx.x;
+        float4 squares = make_float4(0, 0, 0, 0);
+        in_early early = {};
         in_request(p, sm, bars, first, stride, n);
-        if (first == (int)blockIdx.x) {
+        if (start) {
+            const int i = threadIdx.x;
+            if (i < n * p.n_rows * 16) early = early_of<ATTN>(p, first + (i >> 4) / p.n_rows * stride, i & 15, (i >> 4) % p.n_rows);
             pdl_wait();
-            rms_rows(rms, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, threadIdx.x >> 5, threadIdx.x & 31);
+            squares = rms_request(p.ss, p.hidden / 16, p.n_rows, i >> 5, i & 31);
         }
         in_sums<SETS>(p, sm, bars, phase, red, first, stride, n);
+        if (start) rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, threadIdx.x >> 5, threadIdx.x & 31);
         __syncthreads();
-        in_epilogue<SETS, ATTN>(p, red, xs, rms, first, stride, n);
+        in_epilogue<SETS, ATTN>(p, red, xs, rms, early, first, stride, n, start);
         __syncthreads();
     }
 }
@@ -229,12 +274,19 @@ struct out_params {
     stream_out out;
 };
 
-template <int SETS> __global__ void __launch_bounds__(CTA) k_out(const __grid_constant__ out_params p)
+/* The factor of a head's norm for the row of this lane; a place of 128 columns is a head. */
+DI float head_factor(const out_params &p, int row, int unit)
+{
+    if (!p.o_ss || row >= p.n_rows || unit >= p.units) return 1.0f;
+    const float4 v = *(const float4 *)(p.o_ss + ((size_t)row * p.heads + unit) * 4);
+    return rsqrtf(((v.x + v.y) + (v.z + v.w)) / GDN_DIM + p.eps);
+}
+
+template <int SETS> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_out(const __grid_constant__ out_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(8) u64 bar[WARPS];
     __shared__ float red[WARPS * 4 * SETS * 16];
-    float *fac = (float *)(sm + (size_t)WARPS * p.slot); /* (n_rows, heads) */
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, t = lane & 3;
     const u32 bars = smem_addr(bar);
     const span s = span_of(p.units, warp);
@@ -244,39 +296,39 @@ template <int SETS> __global__ void __launch_bounds__(CTA) k_out(const __grid_co
         bar_init_done();
         span_load(p.w + (size_t)tile * p.units * p.planes * UNIT, p.planes, s, slot, bars + 8 * warp);
     }
-    __syncthreads();
+    __syncwarp();
     pdl_launch();
+    const int r = threadIdx.x >> 4, r16 = threadIdx.x & 15, k = tile * 16 + r16;
+    const bool in = r < p.n_rows;
+    const float norm = in && p.out.norm ? p.out.norm[k] : 0.0f;
     pdl_wait();
-    if (p.o_ss) {
-        for (int i = threadIdx.x; i < p.n_rows * p.heads; i += CTA) {
-            const float4 v = *(const float4 *)(p.o_ss + (size_t)i * 4);
-            fac[i] = rsqrtf(((v.x + v.y) + (v.z + v.w)) / GDN_DIM + p.eps);
-        }
-        __syncthreads();
-    }
+    const float x = in ? p.out.x[(size_t)r * p.out.hidden + k] : 0.0f;
     float a[SETS][2] = {};
-    for (int unit = s.lo; unit < s.hi; unit++) {
-        unit_frags<SETS> f;
-        frags_load<SETS>(f, p.frag, p.ld_frag, p.n_rows, unit, lane);
-        if (unit == s.lo) bar_wait(bars + 8 * warp, 0);
-        float b[SETS][2] = {};
-        for (int pl = 0; pl < p.planes; pl++) unit_mul<SETS>(b, slot + ((size_t)(unit - s.lo) * p.planes + pl) * UNIT, f, lane);
+    for (int unit = s.lo; unit < s.hi; unit += OUT_UNITS) {
+        unit_frags<SETS> f[OUT_UNITS];
+        float c[OUT_UNITS][SETS];
+        frags_load<SETS, OUT_UNITS>(f, p.frag, p.ld_frag, p.n_rows, unit, s.hi, lane);
 #pragma unroll
-        for (int i = 0; i < SETS; i++) {
-            const int row = 4 * i + t;
-            const float c = p.o_ss && row < p.n_rows ? fac[row * p.heads + unit] : 1.0f;
-            a[i][0] = fmaf(c, b[i][0], a[i][0]);
-            a[i][1] = fmaf(c, b[i][1], a[i][1]);
+        for (int j = 0; j < OUT_UNITS; j++)
+#pragma unroll
+            for (int i = 0; i < SETS; i++) c[j][i] = head_factor(p, 4 * i + t, unit + j);
+        frags_sum<SETS, OUT_UNITS>(f);
+        if (unit == s.lo) bar_wait(bars + 8 * warp, 0);
+#pragma unroll
+        for (int j = 0; j < OUT_UNITS; j++) {
+            if (unit + j >= s.hi) break;
+            float b[SETS][2] = {};
+            for (int pl = 0; pl < p.planes; pl++) unit_mul<SETS>(b, slot + ((size_t)(unit + j - s.lo) * p.planes + pl) * UNIT, f[j], lane);
+#pragma unroll
+            for (int i = 0; i < SETS; i++) {
+                a[i][0] = fmaf(c[j][i], b[i][0], a[i][0]);
+                a[i][1] = fmaf(c[j][i], b[i][1], a[i][1]);
+            }
         }
     }
     red_put<SETS>(red, 1, 0, a, warp, lane);
     __syncthreads();
-    if (threadIdx.x < (unsigned)(p.n_rows * 16 + 31) / 32 * 32) {
-        const int r = threadIdx.x >> 4, r16 = threadIdx.x & 15, k = tile * 16 + r16;
-        const bool in = r < p.n_rows;
-        float h = in ? p.out.x[(size_t)r * p.out.hidden + k] + red_sum<SETS>(red, 1, 0, r, r16) : 0.0f;
-        stream_put(p.out, r, k, h, in);
-    }
+    if (threadIdx.x < (unsigned)(p.n_rows * 16 + 31) / 32 * 32) stream_put(p.out, r, k, in ? x + red_sum<SETS>(red, 1, 0, r, r16) : 0.0f, norm, in);
 }
 
 /* ---- head ---- */
@@ -300,7 +352,7 @@ DI void head_request(const head_params &p, const uint8_t *slots, u32 bars, int f
                   slots + (size_t)(i * WARPS + warp) * p.slot, bars + 8 * (i * WARPS + warp));
 }
 
-template <int SETS> __global__ void __launch_bounds__(CTA) k_head(const __grid_constant__ head_params p)
+template <int SETS> __global__ void __launch_bounds__(CTA, 2) k_head(const __grid_constant__ head_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(8) u64 bar[2 * HEAD_TB * WARPS];
@@ -317,20 +369,31 @@ template <int SETS> __global__ void __launch_bounds__(CTA) k_head(const __grid_c
     if (lane == 0)
         for (int b = 0; b < 2; b++) head_request(p, sm + b * buffer, bars + b * half, first + b * step, warp);
     pdl_wait();
-    rms_rows(rms, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
+    const float4 squares = rms_request(p.ss, p.hidden / 16, p.n_rows, warp, lane);
+    unit_frags<SETS> f[IN_UNITS];
+    frags_load<SETS, IN_UNITS>(f, p.frag, p.ld_frag, p.n_rows, s.lo, s.hi, lane);
+    frags_sum<SETS, IN_UNITS>(f);
+    rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
+    const bool more = s.hi - s.lo > IN_UNITS;
     for (int it = 0; first < p.n_tiles; it++, first += step) {
         const int b = it & 1, n = p.n_tiles - first < HEAD_TB ? p.n_tiles - first : HEAD_TB;
         const uint8_t *slots = sm + b * buffer;
         float a[HEAD_TB][SETS][2] = {};
-        for (int unit = s.lo; unit < s.hi; unit++) {
-            unit_frags<SETS> f;
-            frags_load<SETS>(f, p.frag, p.ld_frag, p.n_rows, unit, lane);
+        for (int unit = s.lo; unit < s.hi; unit += IN_UNITS) {
+            if (more) {
+                frags_load<SETS, IN_UNITS>(f, p.frag, p.ld_frag, p.n_rows, unit, s.hi, lane);
+                frags_sum<SETS, IN_UNITS>(f);
+            }
 #pragma unroll
             for (int i = 0; i < HEAD_TB; i++) {
                 if (i >= n) break;
                 if (unit == s.lo) bar_wait(bars + b * half + 8 * (i * WARPS + warp), (it >> 1) & 1);
                 const uint8_t *at = slots + (size_t)(i * WARPS + warp) * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT;
-                for (int pl = 0; pl < p.planes; pl++) unit_mul<SETS>(a[i], at + pl * UNIT, f, lane);
+#pragma unroll
+                for (int j = 0; j < IN_UNITS; j++) {
+                    if (unit + j >= s.hi) break;
+                    for (int pl = 0; pl < p.planes; pl++) unit_mul<SETS>(a[i], at + (j * p.planes + pl) * UNIT, f[j], lane);
+                }
             }
         }
 #pragma unroll
@@ -397,6 +460,7 @@ static in_params in_of(struct cuda_backend *c, const struct in_matrices *a, cons
         p.units = m->units;
         int slot = slot_bytes(m->units, m->planes);
         if (slot > p.slot) p.slot = slot;
+        if (m->planes * UNIT > p.slot_unit) p.slot_unit = m->planes * UNIT;
     }
     p.frag = ws->frag_x + (size_t)g->row0 * 2 * ws->pad_hidden;
     p.ss = ws->ss + (size_t)g->row0 * (hidden / 16);
@@ -462,7 +526,7 @@ static void launch_out(struct cuda_backend *c, const struct matrix *m, bool norm
         out_params p = {m->data, m->planes, m->units, slot_bytes(m->units, m->planes), ws->frag_o + (size_t)g->row0 * 2 * ws->pad_mix,
                         2 * ws->pad_mix, g->n, norm_heads ? ws->o_ss + (size_t)g->row0 * heads * 4 : NULL, heads, c->base.shape.rms_eps,
                         stream_of(c, g, next)};
-        size_t shared = (size_t)WARPS * p.slot + (size_t)g->n * heads * 4;
+        size_t shared = (size_t)WARPS * p.slot;
         if (g->n <= 4) launch(c, k_out<1>, dim3((unsigned)m->tiles), CTA, shared, p);
         else launch(c, k_out<2>, dim3((unsigned)m->tiles), CTA, shared, p);
     }

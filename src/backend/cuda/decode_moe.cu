@@ -2,6 +2,9 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/gemv.cuh"
 
+/* Places of 128 columns whose fragments a warp holds at once: of the hidden width, of an expert's inner width. */
+enum { MOE_UNITS = 2, DOWN_UNITS = 4 };
+
 /* ---- router, shared gate, shared gate and up ---- */
 
 struct route_params {
@@ -73,22 +76,28 @@ template <int SETS> __global__ void __launch_bounds__(CTA) k_route(const __grid_
         bar_init_done();
         for (int i = 0; i < job.n; i++) span_load(job.tile[i], job.planes, s, slots + i * p.slot, bars + 8 * i);
     }
-    __syncthreads();
+    __syncwarp();
     pdl_launch();
     pdl_wait();
-    rms_rows(rms, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
+    const float4 squares = rms_request(p.ss, p.hidden / 16, p.n_rows, warp, lane);
     float a[2][SETS][2] = {};
-    for (int unit = s.lo; unit < s.hi; unit++) {
-        unit_frags<SETS> f;
-        frags_load<SETS>(f, p.frag, p.ld_frag, p.n_rows, unit, lane);
+    for (int unit = s.lo; unit < s.hi; unit += MOE_UNITS) {
+        unit_frags<SETS> f[MOE_UNITS];
+        frags_load<SETS, MOE_UNITS>(f, p.frag, p.ld_frag, p.n_rows, unit, s.hi, lane);
+        frags_sum<SETS, MOE_UNITS>(f);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             if (i >= job.n) break;
             if (unit == s.lo) bar_wait(bars + 8 * i, 0);
-            for (int pl = 0; pl < job.planes; pl++)
-                unit_mul<SETS>(a[i], slots + (size_t)i * p.slot + ((size_t)(unit - s.lo) * job.planes + pl) * UNIT, f, lane);
+#pragma unroll
+            for (int j = 0; j < MOE_UNITS; j++) {
+                if (unit + j >= s.hi) break;
+                for (int pl = 0; pl < job.planes; pl++)
+                    unit_mul<SETS>(a[i], slots + (size_t)i * p.slot + ((size_t)(unit + j - s.lo) * job.planes + pl) * UNIT, f[j], lane);
+            }
         }
     }
+    rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
     red_put<SETS>(red, 2, 0, a[0], warp, lane);
     red_put<SETS>(red, 2, 1, a[1], warp, lane);
     __syncthreads();
@@ -114,74 +123,83 @@ struct expert_params {
     stream_out out;
 };
 
-/* Block: 16 inner columns of the expert of one rank of one row. */
-__global__ void __launch_bounds__(CTA) k_expert_in(const __grid_constant__ expert_params p)
+enum { RANKS = 2 }; /* ranks of one block */
+
+/* Block: 16 inner columns of the experts of two ranks of one row. */
+__global__ void __launch_bounds__(CTA, 2) k_expert_in(const __grid_constant__ expert_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
-    __shared__ __align__(8) u64 bar[2 * WARPS];
-    __shared__ float red[WARPS * 2 * 4 * 16], rms, weight[TOP];
+    __shared__ __align__(8) u64 bar[2 * RANKS * WARPS];
+    __shared__ float red[WARPS * 2 * RANKS * 4 * 16], rms, weight[TOP];
     __shared__ int top[TOP];
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, rank = blockIdx.y, r = blockIdx.z;
-    const u32 bars = smem_addr(bar) + 16 * warp;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, rank = blockIdx.y * RANKS, r = blockIdx.z;
+    const u32 bars = smem_addr(bar) + 16 * RANKS * warp;
     const span s = span_of(p.units, warp);
-    uint8_t *slots = sm + (size_t)warp * 2 * p.slot;
+    uint8_t *slots = sm + (size_t)warp * 2 * RANKS * p.slot;
     if (lane == 0) {
-        bar_init(bars, 1);
-        bar_init(bars + 8, 1);
+        for (int i = 0; i < 2 * RANKS; i++) bar_init(bars + 8 * i, 1);
         bar_init_done();
     }
     pdl_wait();
     pdl_launch(); /* only now, so that the sum of experts may read the router before it waits */
-    if (warp == 0) top_experts(p.router + (size_t)r * p.ld_experts, p.n_experts, top, weight, lane);
-    if (warp == 1) {
-        float v = 0;
-        for (int i = lane; i < p.hidden / 16; i += 32) v += p.ss[(size_t)r * (p.hidden / 16) + i];
-        v = warp_sum(v);
-        if (lane == 0) rms = rsqrtf(v / (float)p.hidden + p.eps);
-    }
+    unit_frags<1> f[MOE_UNITS];
+    const u16 *row = p.frag + (size_t)r * p.ld_frag;
+    frags_load<1, MOE_UNITS>(f, row, p.ld_frag, 1, s.lo, s.hi, lane);
+    const float4 squares = rms_request(p.ss + (size_t)r * (p.hidden / 16), p.hidden / 16, 1, warp, lane);
+    if (warp == WARPS - 1) top_experts(p.router + (size_t)r * p.ld_experts, p.n_experts, top, weight, lane);
     __syncthreads();
-    if (lane == 0) {
-        const size_t at = (size_t)top[rank] * p.gate_expert + (size_t)tile * p.units * p.planes * UNIT;
-        span_load(p.gate + at, p.planes, s, slots, bars);
-        span_load(p.up + at, p.planes, s, slots + p.slot, bars + 8);
-    }
-    float a[2][1][2] = {};
-    for (int unit = s.lo; unit < s.hi; unit++) {
-        unit_frags<1> f;
-        frags_load<1>(f, p.frag + (size_t)r * p.ld_frag, p.ld_frag, 1, unit, lane);
+    if (lane == 0)
+        for (int i = 0; i < RANKS; i++) {
+            const size_t at = (size_t)top[rank + i] * p.gate_expert + (size_t)tile * p.units * p.planes * UNIT;
+            span_load(p.gate + at, p.planes, s, slots + 2 * i * p.slot, bars + 16 * i);
+            span_load(p.up + at, p.planes, s, slots + (2 * i + 1) * p.slot, bars + 16 * i + 8);
+        }
+    rms_finish(&rms, squares, p.ss + (size_t)r * (p.hidden / 16), p.hidden / 16, 1, p.hidden, p.eps, warp, lane);
+    float a[2 * RANKS][1][2] = {};
+    for (int unit = s.lo; unit < s.hi; unit += MOE_UNITS) {
+        if (unit > s.lo) frags_load<1, MOE_UNITS>(f, row, p.ld_frag, 1, unit, s.hi, lane);
+        frags_sum<1, MOE_UNITS>(f);
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 2 * RANKS; i++) {
             if (unit == s.lo) bar_wait(bars + 8 * i, 0);
-            for (int pl = 0; pl < p.planes; pl++)
-                unit_mul<1>(a[i], slots + (size_t)i * p.slot + ((size_t)(unit - s.lo) * p.planes + pl) * UNIT, f, lane);
+#pragma unroll
+            for (int j = 0; j < MOE_UNITS; j++) {
+                if (unit + j >= s.hi) break;
+                for (int pl = 0; pl < p.planes; pl++)
+                    unit_mul<1>(a[i], slots + (size_t)i * p.slot + ((size_t)(unit + j - s.lo) * p.planes + pl) * UNIT, f[j], lane);
+            }
         }
     }
-    red_put<1>(red, 2, 0, a[0], warp, lane);
-    red_put<1>(red, 2, 1, a[1], warp, lane);
+#pragma unroll
+    for (int i = 0; i < 2 * RANKS; i++) red_put<1>(red, 2 * RANKS, i, a[i], warp, lane);
     __syncthreads();
-    if (threadIdx.x < 16) {
-        const float g = red_sum<1>(red, 2, 0, 0, threadIdx.x) * rms, u = red_sum<1>(red, 2, 1, 0, threadIdx.x) * rms;
-        frag_put(p.frag_inner + ((size_t)r * TOP + rank) * p.ld_inner, tile * 16 + threadIdx.x, siluf(g) * u);
+    if (threadIdx.x < 16 * RANKS) {
+        const int i = threadIdx.x >> 4, r16 = threadIdx.x & 15;
+        const float g = red_sum<1>(red, 2 * RANKS, 2 * i, 0, r16) * rms, u = red_sum<1>(red, 2 * RANKS, 2 * i + 1, 0, r16) * rms;
+        frag_put(p.frag_inner + ((size_t)r * TOP + rank + i) * p.ld_inner, tile * 16 + r16, siluf(g) * u);
     }
 }
 
-/* a += c * (units of one matrix over one row) */
-DI void down_part(float (&a)[1][2], const uint8_t *slot, int planes, int lo, int hi, int step, const u16 *frag, float c, u32 bar, int lane)
+/* a += c * (units lo, lo + step, … of one matrix over one row); f has the first of them already. */
+template <int MAXU> DI void down_part(float (&a)[1][2], unit_frags<1> (&f)[MAXU], const uint8_t *slot, int planes, int units, const u16 *frag, float c, u32 bar, int lane)
 {
     float b[1][2] = {};
-    int k = 0;
-    for (int unit = lo; unit < hi; unit += step, k++) {
-        unit_frags<1> f;
-        frags_load<1>(f, frag, 0, 1, unit, lane);
-        if (k == 0) bar_wait(bar, 0);
-        for (int pl = 0; pl < planes; pl++) unit_mul<1>(b, slot + ((size_t)k * planes + pl) * UNIT, f, lane);
+    for (int unit = 0; unit < units; unit += MAXU) {
+        if (unit) frags_load<1, MAXU>(f, frag, 0, 1, unit, units, lane);
+        frags_sum<1, MAXU>(f);
+        if (unit == 0) bar_wait(bar, 0);
+#pragma unroll
+        for (int j = 0; j < MAXU; j++) {
+            if (unit + j >= units) break;
+            for (int pl = 0; pl < planes; pl++) unit_mul<1>(b, slot + ((size_t)(unit + j) * planes + pl) * UNIT, f[j], lane);
+        }
     }
     a[0][0] = fmaf(c, b[0][0], a[0][0]);
     a[0][1] = fmaf(c, b[0][1], a[0][1]);
 }
 
 /* x += chosen experts by weight + shared expert, for 16 columns of one row; a warp for each rank. */
-__global__ void __launch_bounds__(CTA) k_expert_out(const __grid_constant__ expert_params p)
+__global__ void __launch_bounds__(CTA, 2) k_expert_out(const __grid_constant__ expert_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(8) u64 bar[2 * WARPS];
@@ -190,37 +208,37 @@ __global__ void __launch_bounds__(CTA) k_expert_out(const __grid_constant__ expe
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, r = blockIdx.y;
     const u32 bars = smem_addr(bar) + 16 * warp;
     uint8_t *slot = sm + (size_t)warp * (p.down_slot + p.shared_slot), *shared_slot = slot + p.down_slot;
+    const span sh = span_of(p.shared_units, warp);
     pdl_launch();
     if (lane == 0) {
         bar_init(bars, 1);
         bar_init(bars + 8, 1);
         bar_init_done();
-        int n = 0;
-        for (int unit = warp; unit < p.shared_units; unit += WARPS) n++;
-        if (n) bar_expect(bars + 8, (u32)n * (u32)p.shared_planes * UNIT);
-        for (int unit = warp, k = 0; unit < p.shared_units; unit += WARPS, k++)
-            bulk_load(smem_addr(shared_slot) + k * p.shared_planes * UNIT,
-                      p.shared_down + ((size_t)tile * p.shared_units + unit) * p.shared_planes * UNIT, (u32)p.shared_planes * UNIT, bars + 8);
+        span_load(p.shared_down + (size_t)tile * p.shared_units * p.shared_planes * UNIT, p.shared_planes, sh, shared_slot, bars + 8);
     }
     /* The router's kernel has ended: the kernel before this one lets it start only after its own wait. */
     if (warp == 0) top_experts(p.router + (size_t)r * p.ld_experts, p.n_experts, top, weight, lane);
+    const int k = tile * 16 + (lane & 15);
+    const float norm = p.out.norm ? p.out.norm[k] : 0.0f;
     __syncthreads();
     if (lane == 0) {
         const span all = {0, p.down_units};
         span_load(p.down + (size_t)top[warp] * p.down_expert + (size_t)tile * p.down_units * p.down_planes * UNIT, p.down_planes, all, slot, bars);
     }
     pdl_wait();
+    const u16 *inner = p.frag_inner + ((size_t)r * TOP + warp) * p.ld_inner, *shared = p.frag_shared + (size_t)r * p.ld_shared + sh.lo * 256;
+    unit_frags<1> f[DOWN_UNITS], g[1];
+    frags_load<1, DOWN_UNITS>(f, inner, 0, 1, 0, p.down_units, lane);
+    frags_load<1, 1>(g, shared, 0, 1, 0, sh.hi - sh.lo, lane);
+    const float x = p.out.x[(size_t)r * p.out.hidden + k], gate = p.shared_gate[r];
     float a[1][2] = {};
-    down_part(a, slot, p.down_planes, 0, p.down_units, 1, p.frag_inner + ((size_t)r * TOP + warp) * p.ld_inner, weight[warp], bars, lane);
-    if (warp < p.shared_units)
-        down_part(a, shared_slot, p.shared_planes, warp, p.shared_units, WARPS, p.frag_shared + (size_t)r * p.ld_shared, p.shared_gate[r], bars + 8, lane);
+    down_part<DOWN_UNITS>(a, f, slot, p.down_planes, p.down_units, inner, weight[warp], bars, lane);
+    if (sh.hi > sh.lo) down_part<1>(a, g, shared_slot, p.shared_planes, sh.hi - sh.lo, shared, gate, bars + 8, lane);
     red_put<1>(red, 1, 0, a, warp, lane);
     __syncthreads();
     if (threadIdx.x < 32) {
-        const int k = tile * 16 + (lane & 15);
         const bool in = lane < 16;
-        float h = in ? p.out.x[(size_t)r * p.out.hidden + k] + red_sum<1>(red, 1, 0, 0, lane) : 0.0f;
-        stream_put(p.out, r, k, h, in);
+        stream_put(p.out, r, k, in ? x + red_sum<1>(red, 1, 0, 0, lane) : 0.0f, norm, in);
     }
 }
 
@@ -286,7 +304,7 @@ void decode_moe_experts(struct cuda_backend *c, const struct moe_weights *w, con
     p.frag_inner = ws->frag_inner;
     p.frag_shared = ws->frag_shared;
     p.shared_gate = ws->shared_gate;
-    launch(c, k_expert_in, dim3((unsigned)w->gate->tiles, TOP, rows), CTA, (size_t)2 * WARPS * p.slot, p);
+    launch(c, k_expert_in, dim3((unsigned)w->gate->tiles, TOP / RANKS, rows), CTA, (size_t)2 * RANKS * WARPS * p.slot, p);
     p.out = {ws->x, ws->frag_x, ws->ss, next ? next->data : NULL, s->hidden, 2 * ws->pad_hidden};
     launch(c, k_expert_out, dim3((unsigned)w->down->tiles, rows), CTA, (size_t)WARPS * (p.down_slot + p.shared_slot), p);
 }

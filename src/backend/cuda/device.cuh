@@ -86,8 +86,8 @@ struct pass {
 
 /* Intermediates. Decode rows are kept apart from prefill rows: other formats. */
 struct workspace {
-    struct pass *pass;    /* device */
     int32_t *id, *pos, *seq_of; /* (max_rows) */
+    struct pass *pass;
     float *rotary;        /* (max_rows, 64) cosines, sines */
     float *x;             /* (max_rows, hidden) residual stream */
     /* decode */
@@ -107,7 +107,8 @@ struct workspace {
     float *ss_head;       /* (DECODE_ROWS, hidden / 16) */
     /* prefill */
     u16 *norm;            /* (max_rows, pad(hidden)) bf16, permuted */
-    float *norm_f;        /* (max_rows, hidden) the same in fp32, for the router */
+    u16 *norm_rest;       /* the same: what bf16 leaves of the numbers, for the router */
+    float *norm_sum;      /* (max_rows, hidden / 64) sums of the normed numbers by group */
     u16 *qkv;             /* (max_rows, ld_qkv) bf16: before the convolution; or q, k, v */
     u16 *z;               /* (max_rows, value_dim) bf16 */
     float *conv;          /* (max_rows, conv_dim) */
@@ -127,6 +128,7 @@ struct workspace {
     u16 *expert_out;      /* (max_rows * 8, hidden) bf16 */
     float *shared_out;    /* (max_rows, hidden) */
     int ld_u, ld_qkv, ld_heads, ld_experts, ld_logits, pad_hidden, pad_mix, pad_expert, pad_shared, max_blocks;
+    size_t rows_bytes;    /* from id to the end of pass */
     uint8_t *block;       /* owned: everything above */
     size_t bytes;
 };
@@ -150,8 +152,7 @@ struct cuda_backend {
     bool first_launch;           /* the next kernel is the first of the pass: it overlaps with nothing */
     int gdn_seen;                /* gated-delta layers of the pass so far */
     double *frequency;           /* device; (32) radians per position */
-    struct pass *host_pass;      /* pinned */
-    int32_t *host_rows;          /* pinned; (3, max_rows) id, pos, seq_of */
+    uint8_t *host_rows;          /* pinned; rows and sequences as they lie in the workspace: id, pos, seq_of, pass */
     float *host_logits;          /* pinned; (DECODE_ROWS, ld_logits) */
     uint8_t *staging[2];         /* pinned */
     uint8_t *device_staging[2];
@@ -210,6 +211,7 @@ lily_status cuda_border_save(struct backend *be, const struct seq *s, struct bor
 void cuda_border_restore(struct backend *be, struct seq *s, const struct border *b);
 void cuda_border_free(struct backend *be, struct border *b);
 size_t cuda_border_bytes(const struct backend *be);
+lily_status cuda_seq_fill(struct backend *be, struct seq *s, int n, uint64_t seed, struct lily_err *err);
 size_t cuda_page_bytes(const struct backend *be);
 void cuda_seq_share(struct backend *be, struct seq *s, const struct border *b, int n);
 lily_status cuda_border_export(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err);

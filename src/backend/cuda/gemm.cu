@@ -1,21 +1,12 @@
 /* The prefill product (gemm.cuh). */
 #include "backend/cuda/gemm.cuh"
 
-enum { WARPS_M = 4, WARPS_N = 2, MT = 2, ROW_BYTES = UNIT_COLS * 2 };
+enum { WARPS_M = 4, MT = 2, ROW_BYTES = UNIT_COLS * 2 };
 
-DI u32 sub2(u32 a, u32 b)
-{
-    u32 d;
-    asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
-    return d;
-}
-
-DI u32 fma2(u32 a, u32 b, u32 c)
-{
-    u32 d;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-    return d;
-}
+/* Few tokens: one warp across them, so that weights are unpacked once. */
+template <int BN> struct shape_of {
+    static constexpr int WARPS_N = BN == 32 ? 1 : 2, THREADS = 32 * WARPS_M * WARPS_N, NT = BN / WARPS_N / 8, XROWS = BN / (THREADS / 16);
+};
 
 /* Which tokens a block has. */
 struct token_block {
@@ -53,8 +44,9 @@ template <int BN, int PLANES> struct stage {
 
 /* Requests the weights and activations of one unit; a thread keeps the same rows in every unit. */
 template <int BN, int PLANES> struct loader {
-    const uint8_t *w[(GEMM_TILES * PLANES * 72 + CTA - 1) / CTA];
-    u32 x[BN / 16]; /* elements from p.x */
+    static constexpr int THREADS = shape_of<BN>::THREADS, XROWS = shape_of<BN>::XROWS;
+    const uint8_t *w[(GEMM_TILES * PLANES * 72 + THREADS - 1) / THREADS];
+    u32 x[XROWS]; /* elements from p.x */
     u32 valid;      /* a bit for each row */
 
     __device__ __forceinline__ void init(const gemm_part &q, const gemm_params &p, const token_block &b, int group)
@@ -62,13 +54,13 @@ template <int BN, int PLANES> struct loader {
         const int per_tile = PLANES * 72;
 #pragma unroll
         for (int i = 0; i < (int)(sizeof w / sizeof *w); i++) {
-            const int at = threadIdx.x + i * CTA;
+            const int at = threadIdx.x + i * THREADS;
             w[i] = at < GEMM_TILES * per_tile ? tile_at(q, p, b, group, at / per_tile) + (at % per_tile) * 16 : NULL;
         }
         valid = 0;
 #pragma unroll
-        for (int i = 0; i < BN / 16; i++) {
-            const int row = (threadIdx.x >> 4) + i * 16;
+        for (int i = 0; i < XROWS; i++) {
+            const int row = (threadIdx.x >> 4) + i * (THREADS / 16);
             int from = b.first + (row < b.n ? row : 0);
             if (p.gather) from = p.slot_row[from];
             x[i] = (u32)from * (u32)p.ldx + (threadIdx.x & 15) * 8;
@@ -80,11 +72,11 @@ template <int BN, int PLANES> struct loader {
     {
 #pragma unroll
         for (int i = 0; i < (int)(sizeof w / sizeof *w); i++)
-            if (w[i]) cp16(at + (threadIdx.x + i * CTA) * 16, w[i] + (size_t)unit * PLANES * UNIT, 16);
+            if (w[i]) cp16(at + (threadIdx.x + i * THREADS) * 16, w[i] + (size_t)unit * PLANES * UNIT, 16);
         at += stage<BN, PLANES>::W;
 #pragma unroll
-        for (int i = 0; i < BN / 16; i++) {
-            const int row = (threadIdx.x >> 4) + i * 16, chunk = threadIdx.x & 15;
+        for (int i = 0; i < XROWS; i++) {
+            const int row = (threadIdx.x >> 4) + i * (THREADS / 16), chunk = threadIdx.x & 15;
             cp16(at + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4), rows + x[i] + unit * UNIT_COLS, (valid >> i & 1) << 4);
         }
     }
@@ -106,18 +98,18 @@ DI group_scale scales_at(const uint8_t *unit, int gr, int g)
 /* The A fragment of 16 columns: bf16(s*q + b). */
 template <int PLANES> DI void dequant(u32 (&a)[4], const u32 (&lo)[4], const u32 (&hi)[4], int m, const group_scale &s)
 {
-    const u32 base = 0x43004300u; /* 128 */
 #pragma unroll
     for (int r = 0; r < 4; r++) {
-        u32 q = sub2(((lo[r] >> (4 * m)) & 0x000f000fu) | base, base);
-        if (PLANES == 2) q = fma2(sub2(((hi[r] >> (4 * m)) & 0x000f000fu) | base, base), 0x41804180u, q);
+        u32 q = code2(lo[r] >> (4 * m));
+        if (PLANES == 2) q = fma2(code2(hi[r] >> (4 * m)), 0x41804180u, q); /* 16 */
         a[r] = fma2(q, r & 1 ? s.s1 : s.s0, r & 1 ? s.b1 : s.b0);
     }
 }
 
-template <int BN, int PLANES> DI void multiply(float (&d)[MT][BN / 16][4], const uint8_t *sm, u32 at, int wm, int wn, int lane)
+template <int BN, int PLANES> DI void multiply(float (&d)[MT][shape_of<BN>::NT][4], const uint8_t *sm, u32 at, int wm, int wn, int lane)
 {
-    const int g = lane >> 2, row0 = wn * (BN / WARPS_N) + (lane & 7) + ((lane >> 4) << 3), half = (lane >> 3) & 1;
+    const int g = lane >> 2, row0 = wn * (BN / shape_of<BN>::WARPS_N) + (lane & 7) + ((lane >> 4) << 3), half = (lane >> 3) & 1;
+    constexpr int NT = shape_of<BN>::NT;
     const u32 xs = at + stage<BN, PLANES>::W;
 #pragma unroll
     for (int gr = 0; gr < 2; gr++) {
@@ -136,10 +128,10 @@ template <int BN, int PLANES> DI void multiply(float (&d)[MT][BN / 16][4], const
         }
 #pragma unroll
         for (int m = 0; m < 4; m++) {
-            u32 b[BN / 16][2], a[4];
+            u32 b[NT][2], a[4];
             const int chunk = (gr * 4 + m) * 2 + half;
 #pragma unroll
-            for (int j = 0; j < BN / 32; j++) {
+            for (int j = 0; j < NT / 2; j++) {
                 const int row = row0 + j * 16;
                 u32 r[4];
                 ldsm4(r, xs + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4));
@@ -149,7 +141,7 @@ template <int BN, int PLANES> DI void multiply(float (&d)[MT][BN / 16][4], const
             for (int i = 0; i < MT; i++) {
                 dequant<PLANES>(a, lo[i], hi[i], m, sc[i]);
 #pragma unroll
-                for (int j = 0; j < BN / 16; j++) mma16(d[i][j], a[0], a[1], a[2], a[3], b[j][0], b[j][1]);
+                for (int j = 0; j < NT; j++) mma16(d[i][j], a[0], a[1], a[2], a[3], b[j][0], b[j][1]);
             }
         }
     }
@@ -163,14 +155,14 @@ DI void store_one(const gemm_part &q, int row, int n, float v)
     else ((float *)q.y)[at] += v;
 }
 
-template <int BN> DI void store_block(const gemm_part &q, const token_block &b, int group, const float (&d)[MT][BN / 16][4], int wm, int wn, int lane)
+template <int BN> DI void store_block(const gemm_part &q, const token_block &b, int group, const float (&d)[MT][shape_of<BN>::NT][4], int wm, int wn, int lane)
 {
     const int g = lane >> 2, t = lane & 3;
 #pragma unroll
-    for (int j = 0; j < BN / 16; j++)
+    for (int j = 0; j < shape_of<BN>::NT; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int token = wn * (BN / WARPS_N) + j * 8 + 2 * t + (e & 1), r16 = g + 8 * (e >> 1);
+            const int token = wn * (BN / shape_of<BN>::WARPS_N) + j * 8 + 2 * t + (e & 1), r16 = g + 8 * (e >> 1);
             if (token >= b.n) continue;
             if (q.kind == GEMM_SILU) {
                 const int tile = group * (GEMM_TILES / 2) + wm;
@@ -192,7 +184,7 @@ template <int BN, int STAGES, int PLANES> DI void gemm_block(const gemm_params &
     constexpr int BYTES = stage<BN, PLANES>::BYTES;
     loader<BN, PLANES> from;
     from.init(q, p, b, group);
-    float d[MT][BN / 16][4] = {};
+    float d[MT][shape_of<BN>::NT][4] = {};
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
         if (i < p.units) from.request(p.x, smem_addr(sm + i * BYTES), i);
@@ -210,7 +202,7 @@ template <int BN, int STAGES, int PLANES> DI void gemm_block(const gemm_params &
     store_block<BN>(q, b, group, d, wm, wn, lane);
 }
 
-template <int BN, int STAGES, int PLANES> __global__ void __launch_bounds__(CTA, 2) k_gemm(const __grid_constant__ gemm_params p)
+template <int BN, int STAGES, int PLANES> __global__ void __launch_bounds__(shape_of<BN>::THREADS, BN == 32 ? 3 : 2) k_gemm(const __grid_constant__ gemm_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     pdl_launch();
@@ -229,7 +221,7 @@ struct gemm_part gemm_part_of(const struct matrix *m, enum gemm_out kind, void *
 
 template <int BN, int STAGES, int PLANES> static void run(struct cuda_backend *c, const gemm_params *p, int grid, int n_blocks)
 {
-    launch(c, k_gemm<BN, STAGES, PLANES>, dim3((unsigned)grid, (unsigned)n_blocks), CTA, (size_t)STAGES * stage<BN, PLANES>::BYTES, *p);
+    launch(c, k_gemm<BN, STAGES, PLANES>, dim3((unsigned)grid, (unsigned)n_blocks), shape_of<BN>::THREADS, (size_t)STAGES * stage<BN, PLANES>::BYTES, *p);
 }
 
 template <int PLANES> static void run_width(struct cuda_backend *c, const gemm_params *p, int grid, int bn, int n_blocks)

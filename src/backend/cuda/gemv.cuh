@@ -16,38 +16,50 @@ template <int SETS> struct unit_frags {
     float n[SETS][2];     /* sum of the group's numbers of row 4*set + lane%4, on the scale of the products */
 };
 
-/* Row r of the rows begins at frag + r*ld; rows from n_rows on count as zero. */
-template <int SETS> DI void frags_load(unit_frags<SETS> &f, const u16 *frag, int ld, int n_rows, int unit, int lane)
+/*
+ * The fragments of up to MAXU units from `unit`: all are requested before any is used, for each costs a trip to the L2 cache.
+ * Row r of the rows begins at frag + r*ld; rows from n_rows and units from `end` on count as zero.
+ */
+template <int SETS, int MAXU> DI void frags_load(unit_frags<SETS> (&f)[MAXU], const u16 *frag, int ld, int n_rows, int unit, int end, int lane)
 {
     const int g = lane >> 2, t = lane & 3;
 #pragma unroll
-    for (int s = 0; s < SETS; s++) {
-        const int row = s * 4 + (g >> 1);
-        const u16 *p = frag + (size_t)row * ld + unit * 256 + (g & 1) * 32 + t * 8;
+    for (int j = 0; j < MAXU; j++)
 #pragma unroll
-        for (int gr = 0; gr < 2; gr++)
+        for (int s = 0; s < SETS; s++) {
+            const int row = s * 4 + (g >> 1);
+            const u16 *p = frag + (size_t)row * ld + (unit + j) * 256 + (g & 1) * 32 + t * 8;
 #pragma unroll
-            for (int mp = 0; mp < 2; mp++) {
-                uint4 v = make_uint4(0, 0, 0, 0);
-                if (row < n_rows) v = *(const uint4 *)(p + gr * 128 + mp * 64);
-                f.b[s][gr][2 * mp][0] = v.x;
-                f.b[s][gr][2 * mp][1] = v.y;
-                f.b[s][gr][2 * mp + 1][0] = v.z;
-                f.b[s][gr][2 * mp + 1][1] = v.w;
-            }
-    }
+            for (int gr = 0; gr < 2; gr++)
 #pragma unroll
-    for (int s = 0; s < SETS; s++)
-#pragma unroll
-        for (int gr = 0; gr < 2; gr++) {
-            float d[4] = {0, 0, 0, 0};
-#pragma unroll
-            for (int m = 0; m < 4; m++) {
-                const u32 one = m & 1 ? 0x41804180u : 0x3f803f80u; /* 16 undoes the scale of high columns */
-                mma16(d, one, one, one, one, f.b[s][gr][m][0], f.b[s][gr][m][1]);
-            }
-            f.n[s][gr] = (d[0] + d[1]) * 7.888609052210118e-31f * 1.1641532182693481e-10f; /* 2^-100, 2^-33 */
+                for (int mp = 0; mp < 2; mp++) {
+                    uint4 v = make_uint4(0, 0, 0, 0);
+                    if (row < n_rows && unit + j < end) v = *(const uint4 *)(p + gr * 128 + mp * 64);
+                    f[j].b[s][gr][2 * mp][0] = v.x;
+                    f[j].b[s][gr][2 * mp][1] = v.y;
+                    f[j].b[s][gr][2 * mp + 1][0] = v.z;
+                    f[j].b[s][gr][2 * mp + 1][1] = v.w;
+                }
         }
+}
+
+/* Their sums by group. */
+template <int SETS, int MAXU> DI void frags_sum(unit_frags<SETS> (&f)[MAXU])
+{
+#pragma unroll
+    for (int j = 0; j < MAXU; j++)
+#pragma unroll
+        for (int s = 0; s < SETS; s++)
+#pragma unroll
+            for (int gr = 0; gr < 2; gr++) {
+                float d[4] = {0, 0, 0, 0};
+#pragma unroll
+                for (int m = 0; m < 4; m++) {
+                    const u32 one = m & 1 ? 0x41804180u : 0x3f803f80u; /* 16 undoes the scale of high columns */
+                    mma16(d, one, one, one, one, f[j].b[s][gr][m][0], f[j].b[s][gr][m][1]);
+                }
+                f[j].n[s][gr] = (d[0] + d[1]) * 7.888609052210118e-31f * 1.1641532182693481e-10f; /* 2^-100, 2^-33 */
+            }
 }
 
 /* a[s][0], a[s][1]: rows g and g+8 of the tile for row 4s + lane%4, on the scale 2^-33. */
@@ -117,19 +129,25 @@ template <int SETS> DI float red_sum(const float *red, int n_tiles, int tile, in
     return v * FRAG_BACK;
 }
 
-/* 1/rms of each row from its partial sums of squares; one warp a row. */
-DI void rms_rows(float *out, const float *ss, int n_parts, int n_rows, int n, float eps, int warp, int lane)
+/* 1/rms of each row from its partial sums of squares, a warp a row (at most WARPS): requested early, summed late. */
+DI float4 rms_request(const float *ss, int n_parts, int n_rows, int warp, int lane)
 {
-    for (int r = warp; r < n_rows; r += WARPS) {
-        float v = 0;
-        for (int i = lane; i < n_parts; i += 32) v += ss[(size_t)r * n_parts + i];
-        v = warp_sum(v);
-        if (lane == 0) out[r] = rsqrtf(v / (float)n + eps);
-    }
+    float4 v = make_float4(0, 0, 0, 0);
+    if (warp < n_rows && lane * 4 < n_parts) v = *(const float4 *)(ss + (size_t)warp * n_parts + lane * 4);
+    return v;
 }
 
-/* One number of a row of the residual stream: x, its fragment for the next norm, and the sum of squares of its tile of 16.
- * All lanes of a warp call it; 16 neighbours have the rows of one tile. */
+DI void rms_finish(float *out, float4 v, const float *ss, int n_parts, int n_rows, int n, float eps, int warp, int lane)
+{
+    if (warp >= n_rows) return;
+    float s = (v.x + v.y) + (v.z + v.w);
+    for (int i = 128 + lane; i < n_parts; i += 32) s += ss[(size_t)warp * n_parts + i];
+    s = warp_sum(s);
+    if (lane == 0) out[warp] = rsqrtf(s / (float)n + eps);
+}
+
+/* One number of a row of the residual stream: x, its fragment for the next norm (whose weight is given), and the sum of
+ * squares of its tile of 16. All lanes of a warp call it; 16 neighbours have the rows of one tile. */
 struct stream_out {
     float *x;          /* (rows, hidden) */
     u16 *frag;         /* (rows, ld_frag); not written without norm */
@@ -138,7 +156,7 @@ struct stream_out {
     int hidden, ld_frag;
 };
 
-DI void stream_put(const stream_out &o, int row, int k, float h, bool in)
+DI void stream_put(const stream_out &o, int row, int k, float h, float norm, bool in)
 {
     float s = h * h;
 #pragma unroll
@@ -146,7 +164,7 @@ DI void stream_put(const stream_out &o, int row, int k, float h, bool in)
     if (!in) return;
     o.x[(size_t)row * o.hidden + k] = h;
     if (!o.norm) return;
-    frag_put(o.frag + (size_t)row * o.ld_frag, k, h * o.norm[k]);
+    frag_put(o.frag + (size_t)row * o.ld_frag, k, h * norm);
     if ((k & 15) == 0) o.ss[(size_t)row * (o.hidden / 16) + k / 16] = s;
 }
 

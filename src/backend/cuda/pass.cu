@@ -22,11 +22,17 @@ static bool fits(const struct batch *b)
     return b->phase == PHASE_PREFILL || (b->n_rows <= MAX_DECODE && decode_groups(b, groups) >= 0);
 }
 
+/* The host's place of something between id and pass in the workspace. */
+static void *host_of(struct cuda_backend *c, const void *device)
+{
+    return c->host_rows + ((const uint8_t *)device - (const uint8_t *)c->ws.id);
+}
+
 static void fill_rows(struct cuda_backend *c, const struct batch *b)
 {
-    int max = c->base.limits.max_rows, row = 0;
-    struct pass *p = c->host_pass;
-    int32_t *id = c->host_rows, *pos = id + max, *seq_of = pos + max;
+    int row = 0;
+    struct pass *p = (struct pass *)host_of(c, c->ws.pass);
+    int32_t *id = (int32_t *)host_of(c, c->ws.id), *pos = (int32_t *)host_of(c, c->ws.pos), *seq_of = (int32_t *)host_of(c, c->ws.seq_of);
     p->n_rows = b->n_rows;
     p->n_seqs = b->n_seqs;
     for (int i = 0; i < b->n_seqs; i++) {
@@ -40,12 +46,6 @@ static void fill_rows(struct cuda_backend *c, const struct batch *b)
     }
 }
 
-static void send(struct cuda_backend *c, void *to, const void *from, size_t bytes)
-{
-    cudaError_t e = cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->stream);
-    if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
-}
-
 static struct captured *graph_of(struct cuda_backend *c, const struct batch *b)
 {
     struct row_group groups[MAX_DECODE];
@@ -57,7 +57,6 @@ void pass_begin(struct backend *be, const struct batch *batch)
 {
     struct cuda_backend *c = cuda_of(be);
     struct workspace *ws = &c->ws;
-    size_t max = (size_t)be->limits.max_rows, n = (size_t)batch->n_rows;
     cudaSetDevice(c->device);
     c->batch = batch;
     c->error = fits(batch) ? cudaSuccess : cudaErrorInvalidValue;
@@ -71,10 +70,8 @@ void pass_begin(struct backend *be, const struct batch *batch)
         return;
     }
     fill_rows(c, batch);
-    send(c, ws->pass, c->host_pass, offsetof(struct pass, seq) + sizeof(struct seq_view) * (size_t)batch->n_seqs);
-    send(c, ws->id, c->host_rows, n * sizeof(int32_t));
-    send(c, ws->pos, c->host_rows + max, n * sizeof(int32_t));
-    send(c, ws->seq_of, c->host_rows + 2 * max, n * sizeof(int32_t));
+    cudaError_t sent = cudaMemcpyAsync(ws->id, c->host_rows, ws->rows_bytes, cudaMemcpyHostToDevice, c->stream);
+    if (sent != cudaSuccess) c->error = sent;
     struct captured *g = graph_of(c, batch);
     if (!g) return;
     c->mode = g->exec ? PASS_REPLAY : PASS_CAPTURE;

@@ -6,8 +6,9 @@
 
 struct norm_params {
     const float *x, *w;
-    u16 *out;     /* (rows, ld) in the units' order */
-    float *out_f; /* (rows, hidden) or NULL */
+    u16 *out;      /* (rows, ld) in the units' order */
+    u16 *rest;     /* the same: number - out; NULL: not wanted */
+    float *sum;    /* (rows, ld / 64) sums by group; with rest */
     int hidden, ld;
     float eps;
 };
@@ -22,6 +23,7 @@ DI float block_sum(float v, float *part)
     return s;
 }
 
+/* Block: a row. A thread has four neighbours of a group, whose places in the units' order are two pairs. */
 __global__ void __launch_bounds__(CTA) k_norm(const __grid_constant__ norm_params p)
 {
     __shared__ float part[WARPS];
@@ -30,19 +32,32 @@ __global__ void __launch_bounds__(CTA) k_norm(const __grid_constant__ norm_param
     const size_t r = blockIdx.x;
     const float *x = p.x + r * p.hidden;
     float s = 0;
-    for (int k = threadIdx.x; k < p.hidden; k += CTA) s = fmaf(x[k], x[k], s);
+    for (int k = threadIdx.x * 4; k < p.hidden; k += CTA * 4) {
+        const float4 v = *(const float4 *)(x + k);
+        s += (v.x * v.x + v.y * v.y) + (v.z * v.z + v.w * v.w);
+    }
     const float f = rsqrtf(block_sum(s, part) / (float)p.hidden + p.eps);
-    for (int k = threadIdx.x; k < p.hidden; k += CTA) {
-        const float v = x[k] * f * p.w[k];
-        p.out[r * p.ld + perm_of(k)] = f_bf(v);
-        if (p.out_f) p.out_f[r * p.hidden + k] = v;
+    for (int k = threadIdx.x * 4; k < p.hidden; k += CTA * 4) {
+        const float4 v = *(const float4 *)(x + k), w = *(const float4 *)(p.w + k);
+        const float y[4] = {v.x * f * w.x, v.y * f * w.y, v.z * f * w.z, v.w * f * w.w};
+        const size_t at = r * p.ld + perm_of(k); /* b = 0 and 2 are neighbours, 1 and 3 lie 32 further */
+        *(u32 *)(p.out + at) = pack_bf(y[0], y[2]);
+        *(u32 *)(p.out + at + 32) = pack_bf(y[1], y[3]);
+        if (!p.rest) continue;
+        *(u32 *)(p.rest + at) = pack_bf(y[0] - bf_round(y[0]), y[2] - bf_round(y[2]));
+        *(u32 *)(p.rest + at + 32) = pack_bf(y[1] - bf_round(y[1]), y[3] - bf_round(y[3]));
+        float g = (y[0] + y[1]) + (y[2] + y[3]);
+        const u32 group = threadIdx.x & 16 ? 0xffff0000u : 0x0000ffffu; /* sixteen threads have a group, wholly or not at all */
+#pragma unroll
+        for (int d = 8; d; d >>= 1) g += __shfl_xor_sync(group, g, d);
+        if ((k & 63) == 0) p.sum[r * (p.ld / 64) + k / 64] = g;
     }
 }
 
-static void norm_rows(struct cuda_backend *c, const struct vector *w, bool keep)
+static void norm_rows(struct cuda_backend *c, const struct vector *w, bool exact)
 {
     struct workspace *ws = &c->ws;
-    norm_params p = {ws->x, w->data, ws->norm, keep ? ws->norm_f : NULL, c->base.shape.hidden, ws->pad_hidden, c->base.shape.rms_eps};
+    norm_params p = {ws->x, w->data, ws->norm, exact ? ws->norm_rest : NULL, ws->norm_sum, c->base.shape.hidden, ws->pad_hidden, c->base.shape.rms_eps};
     launch(c, k_norm, dim3((unsigned)c->batch->n_rows), CTA, 0, p);
 }
 
@@ -111,48 +126,130 @@ void prefill_attn_in(struct cuda_backend *c, const struct attn_weights *w, int i
 
 /* ---- router ---- */
 
-/* Router logits and the shared gate in fp32, for the order of experts hangs on small differences. */
+/*
+ * Router logits and the shared gate with codes and 16-bit activations exact in bf16 and scales in fp32, for the order of
+ * experts hangs on small differences. Block: 128 weight rows, a tile a warp, and 32 tokens.
+ */
 struct router_params {
-    const uint8_t *w[2];
-    int planes[2], rows[2];
-    size_t tile_bytes[2];
-    const float *x;
-    int hidden, n_rows, blocks0; /* blocks of 64 rows of the first matrix */
-    float *y[2];
-    int ld[2];
+    const uint8_t *w, *w2; /* the last tile is of w2, the shared gate */
+    size_t tile_bytes;
+    const u16 *x, *rest;
+    const float *sum;
+    int ld, units, tiles, rows, n_rows;
+    float *y, *y2;
+    int ldy;
 };
 
-enum { RT = 64, RK = 32 };
-
-__global__ void __launch_bounds__(CTA) k_router(const __grid_constant__ router_params p)
+DI const uint8_t *router_tile(const router_params &p, int tile)
 {
-    __shared__ float ws[RK][RT + 4], xs[RK][RT + 4];
+    return tile == p.tiles - 1 ? p.w2 : p.w + (size_t)tile * p.tile_bytes;
+}
+
+enum { RT_TOKENS = 32, RT_X = RT_TOKENS * UNIT_COLS * 2, RT_STAGES = 3 };
+
+template <int PLANES> DI void router_request(const router_params &p, u32 at, int unit, int tile0, int row0)
+{
+    const int per_tile = PLANES * 72;
+    for (int i = threadIdx.x; i < WARPS * per_tile; i += CTA) {
+        const int tile = tile0 + i / per_tile;
+        if (tile < p.tiles) cp16(at + i * 16, router_tile(p, tile) + (size_t)unit * PLANES * UNIT + (i % per_tile) * 16, 16);
+    }
+    at += WARPS * PLANES * UNIT;
+    for (int i = threadIdx.x; i < 2 * RT_TOKENS * 16; i += CTA) {
+        const int row = (i >> 4) & (RT_TOKENS - 1), chunk = i & 15, from = row0 + row < p.n_rows ? row0 + row : row0;
+        const u16 *x = (i >= RT_TOKENS * 16 ? p.rest : p.x) + (size_t)from * p.ld + unit * UNIT_COLS + chunk * 8;
+        cp16(at + (i >> 4) * (UNIT_COLS * 2) + ((chunk ^ (row & 7)) << 4), x, 16);
+    }
+}
+
+/* acc += scale * (codes x tokens) + bias * sums, for one unit. */
+template <int PLANES> DI void router_unit(float (&acc)[4][4], const uint8_t *u, u32 xs, const float *sums, int ld_sums, int lane)
+{
+    const int g = lane >> 2, t = lane & 3, row = (lane & 7) + ((lane >> 4) << 3), half = (lane >> 3) & 1;
+    const uint2 sc = *(const uint2 *)(u + 1024 + g * 8), bi = *(const uint2 *)(u + 1088 + g * 8);
+#pragma unroll
+    for (int gr = 0; gr < 2; gr++) {
+        const uint4 l = *(const uint4 *)(u + gr * 512 + lane * 16), h = *(const uint4 *)(u + (PLANES - 1) * UNIT + gr * 512 + lane * 16);
+        const u32 lo[4] = {l.x, l.y, l.z, l.w}, hi[4] = {h.x, h.y, h.z, h.w};
+        float d[4][4] = {};
+#pragma unroll
+        for (int m = 0; m < 4; m++) {
+            u32 a[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                a[i] = code2(lo[i] >> (4 * m));
+                if (PLANES == 2) a[i] = fma2(code2(hi[i] >> (4 * m)), 0x41804180u, a[i]);
+            }
+            const int chunk = (gr * 4 + m) * 2 + half;
+#pragma unroll
+            for (int part = 0; part < 2; part++)
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    u32 b[4];
+                    ldsm4(b, xs + part * RT_X + (row + 16 * j) * (UNIT_COLS * 2) + ((chunk ^ (row & 7)) << 4));
+                    mma16(d[2 * j], a[0], a[1], a[2], a[3], b[0], b[1]);
+                    mma16(d[2 * j + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+                }
+        }
+        const float s0 = gr ? bf_hi(sc.x) : bf_lo(sc.x), s1 = gr ? bf_hi(sc.y) : bf_lo(sc.y);
+        const float b0 = gr ? bf_hi(bi.x) : bf_lo(bi.x), b1 = gr ? bf_hi(bi.y) : bf_lo(bi.y);
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                const float n = sums[(j * 8 + 2 * t + e) * ld_sums + gr];
+                acc[j][e] = fmaf(b0, n, fmaf(s0, d[j][e], acc[j][e]));
+                acc[j][2 + e] = fmaf(b1, n, fmaf(s1, d[j][2 + e], acc[j][2 + e]));
+            }
+    }
+}
+
+template <int PLANES> __global__ void __launch_bounds__(CTA) k_router(const __grid_constant__ router_params p)
+{
+    extern __shared__ __align__(128) uint8_t sm[];
+    constexpr int W = WARPS * PLANES * UNIT, BYTES = W + 2 * RT_X;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile0 = blockIdx.x * WARPS, row0 = blockIdx.y * RT_TOKENS, tile = tile0 + warp;
     pdl_launch();
     pdl_wait();
-    const int m = (int)blockIdx.x >= p.blocks0, n0 = ((int)blockIdx.x - (m ? p.blocks0 : 0)) * RT, r0 = blockIdx.y * RT;
-    const int tn = (threadIdx.x & 15) * 4, tr = (threadIdx.x >> 4) * 4;
-    float acc[4][4] = {};
-    for (int k0 = 0; k0 < p.hidden; k0 += RK) {
-        for (int i = threadIdx.x; i < RT * RK; i += CTA) {
-            const int k = i & (RK - 1), j = i / RK, n = n0 + j, r = r0 + j;
-            ws[k][j] = n < p.rows[m] ? unit_weight(p.w[m] + (size_t)(n >> 4) * p.tile_bytes[m], p.planes[m], n, k0 + k) : 0.0f;
-            xs[k][j] = r < p.n_rows ? p.x[(size_t)r * p.hidden + k0 + k] : 0.0f;
-        }
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < RK; k++) {
-            const float4 a = *(const float4 *)&ws[k][tn], b = *(const float4 *)&xs[k][tr];
-            const float av[4] = {a.x, a.y, a.z, a.w}, bv[4] = {b.x, b.y, b.z, b.w};
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-#pragma unroll
-                for (int j = 0; j < 4; j++) acc[i][j] = fmaf(bv[i], av[j], acc[i][j]);
-        }
-        __syncthreads();
+    float acc[4][4] = {}, *sums = (float *)(sm + RT_STAGES * BYTES); /* (tokens, groups and one) */
+    const int groups = 2 * p.units, ld_sums = groups + 1;
+    for (int i = 0; i < RT_STAGES - 1; i++) {
+        if (i < p.units) router_request<PLANES>(p, smem_addr(sm + i * BYTES), i, tile0, row0);
+        cp_commit();
     }
-    for (int i = 0; i < 4; i++)
-        for (int j = 0; j < 4; j++)
-            if (r0 + tr + i < p.n_rows && n0 + tn + j < p.rows[m]) p.y[m][(size_t)(r0 + tr + i) * p.ld[m] + n0 + tn + j] = acc[i][j];
+    for (int i = threadIdx.x; i < RT_TOKENS * groups; i += CTA) {
+        const int token = i / groups, g = i % groups;
+        sums[token * ld_sums + g] = row0 + token < p.n_rows ? p.sum[(size_t)(row0 + token) * (p.ld / 64) + g] : 0.0f;
+    }
+    for (int u = 0; u < p.units; u++) {
+        const uint8_t *at = sm + (u % RT_STAGES) * BYTES;
+        cp_wait<RT_STAGES - 2>();
+        __syncthreads();
+        if (u + RT_STAGES - 1 < p.units) router_request<PLANES>(p, smem_addr(sm + (u + RT_STAGES - 1) % RT_STAGES * BYTES), u + RT_STAGES - 1, tile0, row0);
+        cp_commit();
+        if (tile < p.tiles) router_unit<PLANES>(acc, at + warp * PLANES * UNIT, smem_addr(at + W), sums + 2 * u, ld_sums, lane);
+    }
+    if (tile >= p.tiles) return;
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int token = row0 + j * 8 + 2 * (lane & 3) + (e & 1), n = tile * 16 + (lane >> 2) + 8 * (e >> 1);
+            if (token >= p.n_rows) continue;
+            if (tile < p.tiles - 1 && n < p.rows) p.y[(size_t)token * p.ldy + n] = acc[j][e];
+            else if (n == tile * 16) p.y2[token] = acc[j][e];
+        }
+}
+
+static void route(struct cuda_backend *c, const struct matrix *m, const struct matrix *gate)
+{
+    struct workspace *ws = &c->ws;
+    router_params p = {m->data, gate->data, m->tile_bytes, ws->norm, ws->norm_rest, ws->norm_sum, ws->pad_hidden, m->units, m->tiles + 1, m->rows,
+                       c->batch->n_rows, ws->router_p, ws->shared_gate_p, ws->ld_experts};
+    dim3 grid((unsigned)(p.tiles + WARPS - 1) / WARPS, (unsigned)(p.n_rows + RT_TOKENS - 1) / RT_TOKENS);
+    size_t shared = (size_t)RT_STAGES * (WARPS * m->planes * UNIT + 2 * RT_X) + (size_t)RT_TOKENS * (2 * m->units + 1) * sizeof(float);
+    if (m->planes == 1) launch(c, k_router<1>, grid, CTA, shared, p);
+    else launch(c, k_router<2>, grid, CTA, shared, p);
 }
 
 /* ---- choice of experts, tokens sorted by expert ---- */
@@ -236,12 +333,9 @@ void prefill_moe_route(struct cuda_backend *c, const struct moe_weights *w)
     struct workspace *ws = &c->ws;
     const struct model_shape *s = &c->base.shape;
     int n = c->batch->n_rows;
+    if (w->router->planes != w->shared_gate->planes && c->error == cudaSuccess) c->error = cudaErrorNotSupported;
     norm_rows(c, w->norm, true);
-    int blocks0 = (s->n_experts + RT - 1) / RT;
-    router_params r = {{w->router->data, w->shared_gate->data}, {w->router->planes, w->shared_gate->planes}, {s->n_experts, 1},
-                       {w->router->tile_bytes, w->shared_gate->tile_bytes}, ws->norm_f, s->hidden, n, blocks0, {ws->router_p, ws->shared_gate_p},
-                       {ws->ld_experts, 1}};
-    launch(c, k_router, dim3((unsigned)blocks0 + 1, (unsigned)(n + RT - 1) / RT), CTA, 0, r);
+    route(c, w->router, w->shared_gate);
     choice_params p = {ws->router_p, ws->ld_experts, s->n_experts, n, expert_width(c), ws->top, ws->expert_count, ws->expert_first, ws->expert_cursor,
                        ws->blocks, ws->slot_row, ws->slot_of, ws->top_weight};
     launch(c, k_choose, dim3((unsigned)(n + WARPS - 1) / WARPS), CTA, 0, p);

@@ -12,6 +12,7 @@ struct conv_params {
     int ld_qkv, ld_heads, conv_dim, k_heads, v_heads, ld_mixed;
     const float *w, *out_norm, *a_log, *dt_bias;
     float *conv, *ba;
+    int n_rows;
     u16 *mixed;
     float eps;
 };
@@ -23,38 +24,90 @@ DI float conv_input(const conv_params &p, const seq_view &s, int t, int ch)
     return s.conv[p.conv_at + (size_t)(t + 3) * p.conv_dim + ch];
 }
 
-/* Block: one row; a warp a head of 128 channels. Queries and keys get length 1, queries the scale 1/sqrt(128), too. */
+/* Four channels of one input row. */
+DI float4 conv_row(const conv_params &p, const seq_view &s, int t, int ch)
+{
+    if (t >= 0) {
+        const uint2 v = *(const uint2 *)(p.qkv + (size_t)(s.first + t) * p.ld_qkv + ch);
+        return make_float4(bf_lo(v.x), bf_hi(v.x), bf_lo(v.y), bf_hi(v.y));
+    }
+    return *(const float4 *)(s.conv + p.conv_at + (size_t)(t + 3) * p.conv_dim + ch);
+}
+
+DI float conv_one(const float4 &w, float a, float b, float c, float d)
+{
+    return siluf(fmaf(w.w, d, fmaf(w.z, c, fmaf(w.y, b, w.x * a))));
+}
+
+/* Convolution of four channels over the last inputs x[0 … 3]. */
+DI float4 conv_four(const float4 (&w)[4], const float4 (&x)[4])
+{
+    return make_float4(conv_one(w[0], x[0].x, x[1].x, x[2].x, x[3].x), conv_one(w[1], x[0].y, x[1].y, x[2].y, x[3].y),
+                       conv_one(w[2], x[0].z, x[1].z, x[2].z, x[3].z), conv_one(w[3], x[0].w, x[1].w, x[2].w, x[3].w));
+}
+
+DI float dot4(const float4 &a, const float4 &b)
+{
+    return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, a.x * b.x)));
+}
+
+DI float4 scale4(const float4 &a, float f)
+{
+    return make_float4(a.x * f, a.y * f, a.z * f, a.w * f);
+}
+
+enum { CONV_ROWS = 8 };
+
+/* Block: 8 rows of one sequence; a warp the query and key of one head, or one value head. Queries and keys get length 1,
+ * queries the scale 1/sqrt(128), too. */
 __global__ void __launch_bounds__(CTA) k_conv(const __grid_constant__ conv_params p)
 {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, r = blockIdx.y, head = blockIdx.x * WARPS + warp;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, job = blockIdx.x * WARPS + warp;
     pdl_launch();
     pdl_wait();
-    if (blockIdx.x == 0 && threadIdx.x < p.v_heads) {
-        float *b = p.ba + (size_t)r * 2 * p.ld_heads + threadIdx.x, *a = b + p.ld_heads;
-        const float x = *a + p.dt_bias[threadIdx.x], softplus = fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
-        *b = sigmoidf(*b);
-        *a = expf(-expf(p.a_log[threadIdx.x]) * softplus);
-    }
-    if (head >= 2 * p.k_heads + p.v_heads) return;
-    const seq_view &s = p.ps->seq[p.seq_of[r]];
-    const int t = r - s.first, ch0 = head * GDN_DIM + 4 * lane;
-    float y[4], ss = 0;
+    const seq_view &s = p.ps->seq[blockIdx.z];
+    const int lo = blockIdx.y * CONV_ROWS, hi = lo + CONV_ROWS < s.n ? lo + CONV_ROWS : s.n;
+    if (job >= p.k_heads + p.v_heads) return;
+    const bool qk = job < p.k_heads;
+    const int ch = (qk ? job : p.k_heads + job) * GDN_DIM + 4 * lane, ch2 = ch + p.k_heads * GDN_DIM;
+    float4 w[4], w2[4], x[4], x2[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const float4 w = *(const float4 *)(p.w + (size_t)(ch0 + i) * 4);
-        float v = w.x * conv_input(p, s, t - 3, ch0 + i);
-        v = fmaf(w.y, conv_input(p, s, t - 2, ch0 + i), v);
-        v = fmaf(w.z, conv_input(p, s, t - 1, ch0 + i), v);
-        v = fmaf(w.w, conv_input(p, s, t, ch0 + i), v);
-        y[i] = siluf(v);
-        ss = fmaf(y[i], y[i], ss);
+        w[i] = *(const float4 *)(p.w + (size_t)(ch + i) * 4);
+        if (qk) w2[i] = *(const float4 *)(p.w + (size_t)(ch2 + i) * 4);
     }
-    if (head < 2 * p.k_heads) {
-        const float f = rsqrtf(warp_sum(ss) + 1e-6f) * (head < p.k_heads ? 0.08838834764831845f : 1.0f);
 #pragma unroll
-        for (int i = 0; i < 4; i++) y[i] *= f;
+    for (int i = 0; i < 3; i++) {
+        x[i + 1] = conv_row(p, s, lo - 3 + i, ch);
+        if (qk) x2[i + 1] = conv_row(p, s, lo - 3 + i, ch2);
     }
-    *(float4 *)(p.conv + (size_t)r * p.conv_dim + ch0) = make_float4(y[0], y[1], y[2], y[3]);
+    for (int t = lo; t < hi; t++) {
+        float *out = p.conv + (size_t)(s.first + t) * p.conv_dim;
+        x[0] = x[1], x[1] = x[2], x[2] = x[3], x[3] = conv_row(p, s, t, ch);
+        float4 y = conv_four(w, x);
+        if (qk) {
+            x2[0] = x2[1], x2[1] = x2[2], x2[2] = x2[3], x2[3] = conv_row(p, s, t, ch2);
+            float4 k = conv_four(w2, x2);
+            const float fq = rsqrtf(warp_sum(dot4(y, y)) + 1e-6f) * 0.08838834764831845f, fk = rsqrtf(warp_sum(dot4(k, k)) + 1e-6f);
+            y = scale4(y, fq);
+            k = scale4(k, fk);
+            *(float4 *)(out + ch2) = k;
+        }
+        *(float4 *)(out + ch) = y;
+    }
+}
+
+/* Beta and decay of every row, in place. */
+__global__ void k_gates(const __grid_constant__ conv_params p)
+{
+    pdl_launch();
+    pdl_wait();
+    const int i = blockIdx.x * CTA + threadIdx.x, r = i / p.v_heads, h = i % p.v_heads;
+    if (r >= p.n_rows) return;
+    float *b = p.ba + (size_t)r * 2 * p.ld_heads + h, *a = b + p.ld_heads;
+    const float x = *a + p.dt_bias[h], softplus = fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x)));
+    *b = sigmoidf(*b);
+    *a = expf(-expf(p.a_log[h]) * softplus);
 }
 
 /* What the next piece needs: the last three inputs of every channel. Runs after k_conv. */
@@ -72,102 +125,177 @@ __global__ void k_conv_keep(const __grid_constant__ conv_params p)
 
 /* ---- gated delta rule ---- */
 
-enum { GDN_CHUNK = 16, GDN_COLS = 32, GDN_THREADS = 128 };
+/*
+ * Four tokens at a time: with S the state before them, S k_j and S q_j of all four are taken at once, the recurrence runs on
+ * those numbers and on the products of the four keys and queries, and S is brought up to date once:
+ * S_j = G_j S + sum of c_i k_i, i <= j. A token's numbers depend on none behind it. Blocks lie on the grid.
+ */
+enum { GDN_CHUNK = 16, GDN_COLS = 16, GDN_PARTS = GDN_DIM / GDN_COLS, GDN_THREADS = 4 * GDN_COLS, GDN_BLOCK = 4, GDN_PAIRS = 16, GDN_STAGES = 4 };
 
 struct gdn_stage {
     float q[GDN_CHUNK][GDN_DIM], k[GDN_CHUNK][GDN_DIM], v[GDN_CHUNK][GDN_COLS], beta[GDN_CHUNK], g[GDN_CHUNK];
 };
 
-DI void gdn_request(const conv_params &p, gdn_stage *to, int row, int n, int head, int quarter)
+/* Products of a block: kk[i][j] = k_i k_j for i < j at 4i+j; kq[i][j] = k_i q_j for i <= j at 4i+j. */
+struct gdn_pairs {
+    float kk[GDN_CHUNK / GDN_BLOCK][GDN_PAIRS], kq[GDN_CHUNK / GDN_BLOCK][GDN_PAIRS];
+};
+
+/* n rows from `row`; rows up to the next block count as zero. */
+DI void gdn_request(const conv_params &p, gdn_stage *to, int row, int n, int head, int part)
 {
-    const int key_head = head / (p.v_heads / p.k_heads), quads = GDN_DIM / 4;
-    for (int i = threadIdx.x; i < n * quads; i += GDN_THREADS) {
-        const int t = i / quads, at = i % quads * 4;
-        const float *x = p.conv + (size_t)(row + t) * p.conv_dim + at;
-        cp16(smem_addr(&to->q[t][at]), x + key_head * GDN_DIM, 16);
-        cp16(smem_addr(&to->k[t][at]), x + (p.k_heads + key_head) * GDN_DIM, 16);
+    const int key_head = head / (p.v_heads / p.k_heads), quads = GDN_DIM / 4, rows = (n + GDN_BLOCK - 1) & ~(GDN_BLOCK - 1);
+    for (int i = threadIdx.x; i < rows * quads; i += GDN_THREADS) {
+        const int t = i / quads, at = i % quads * 4, bytes = t < n ? 16 : 0;
+        const float *x = p.conv + (size_t)(row + (t < n ? t : 0)) * p.conv_dim + at;
+        cp16(smem_addr(&to->q[t][at]), x + key_head * GDN_DIM, bytes);
+        cp16(smem_addr(&to->k[t][at]), x + (p.k_heads + key_head) * GDN_DIM, bytes);
     }
-    for (int i = threadIdx.x; i < n * (GDN_COLS / 4); i += GDN_THREADS) {
+    for (int i = threadIdx.x; i < rows * (GDN_COLS / 4); i += GDN_THREADS) {
         const int t = i / (GDN_COLS / 4), at = i % (GDN_COLS / 4) * 4;
-        cp16(smem_addr(&to->v[t][at]), p.conv + (size_t)(row + t) * p.conv_dim + (2 * p.k_heads + head) * GDN_DIM + quarter * GDN_COLS + at, 16);
+        cp16(smem_addr(&to->v[t][at]), p.conv + (size_t)(row + (t < n ? t : 0)) * p.conv_dim + (2 * p.k_heads + head) * GDN_DIM + part * GDN_COLS + at,
+             t < n ? 16 : 0);
     }
-    if ((int)threadIdx.x < n) {
-        const float *b = p.ba + (size_t)(row + threadIdx.x) * 2 * p.ld_heads + head;
-        to->beta[threadIdx.x] = b[0];
-        to->g[threadIdx.x] = b[p.ld_heads];
+    if ((int)threadIdx.x < rows) {
+        const bool in = (int)threadIdx.x < n;
+        const float *b = p.ba + (size_t)(row + (in ? threadIdx.x : 0)) * 2 * p.ld_heads + head;
+        if (in) {
+            cp4(smem_addr(&to->beta[threadIdx.x]), b);
+            cp4(smem_addr(&to->g[threadIdx.x]), b + p.ld_heads);
+        } else {
+            to->beta[threadIdx.x] = 0.0f;
+            to->g[threadIdx.x] = 1.0f;
+        }
     }
     cp_commit();
 }
 
-/* One token: out[c] for the thread's two columns; eight lanes share them, 16 rows of the state each. */
-DI void gdn_token(float4 (&S)[2][4], const gdn_stage *st, int t, int col, int li, float *out)
+/* Requests the chunk that begins `at` rows into the sequence, if there is one. */
+DI void gdn_ahead(const conv_params &p, gdn_stage *stage, int at, const seq_view &s, int head, int part)
 {
-    float4 k[4];
-    float a[2] = {0, 0}, b[2] = {0, 0}, kq = 0;
+    const int left = s.n - at;
+    if (left > 0) gdn_request(p, &stage[at / GDN_CHUNK % GDN_STAGES], s.first + at, left < GDN_CHUNK ? left : GDN_CHUNK, head, part);
+    else cp_commit();
+}
+
+/* The products of the chunk's blocks; a warp a block at a time, four numbers of a row a lane. */
+DI void gdn_multiply(const gdn_stage *st, gdn_pairs *out, int n, int warp, int lane)
+{
+    for (int at = warp; at * GDN_BLOCK < n; at += GDN_THREADS / 32) {
+        float4 k[GDN_BLOCK], q[GDN_BLOCK];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        k[i] = *(const float4 *)&st->k[t][li * 4 + 32 * i];
-        const float4 q = *(const float4 *)&st->q[t][li * 4 + 32 * i];
-        kq += k[i].x * q.x + k[i].y * q.y + k[i].z * q.z + k[i].w * q.w;
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            a[c] += S[c][i].x * k[i].x + S[c][i].y * k[i].y + S[c][i].z * k[i].z + S[c][i].w * k[i].w;
-            b[c] += S[c][i].x * q.x + S[c][i].y * q.y + S[c][i].z * q.z + S[c][i].w * q.w;
+        for (int j = 0; j < GDN_BLOCK; j++) {
+            k[j] = *(const float4 *)&st->k[at * GDN_BLOCK + j][4 * lane];
+            q[j] = *(const float4 *)&st->q[at * GDN_BLOCK + j][4 * lane];
         }
-    }
 #pragma unroll
-    for (int o = 4; o; o >>= 1) {
-        kq += __shfl_xor_sync(~0u, kq, o);
+        for (int i = 0; i < GDN_BLOCK; i++)
 #pragma unroll
-        for (int c = 0; c < 2; c++) {
-            a[c] += __shfl_xor_sync(~0u, a[c], o);
-            b[c] += __shfl_xor_sync(~0u, b[c], o);
-        }
-    }
-    const float g = st->g[t], beta = st->beta[t];
-#pragma unroll
-    for (int c = 0; c < 2; c++) {
-        const float e = beta * (st->v[t][col + c] - g * a[c]);
-        out[c] = g * b[c] + e * kq;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            S[c][i].x = fmaf(g, S[c][i].x, e * k[i].x);
-            S[c][i].y = fmaf(g, S[c][i].y, e * k[i].y);
-            S[c][i].z = fmaf(g, S[c][i].z, e * k[i].z);
-            S[c][i].w = fmaf(g, S[c][i].w, e * k[i].w);
-        }
+            for (int j = i; j < GDN_BLOCK; j++) {
+                const float kq = warp_sum(dot4(k[i], q[j])), kk = j > i ? warp_sum(dot4(k[i], k[j])) : 0.0f;
+                if (lane == 0) out->kq[at][4 * i + j] = kq, out->kk[at][4 * i + j] = kk;
+            }
     }
 }
 
-/* Block: 32 value columns of one head of one sequence, token after token, the state in registers. o replaces v. */
+/* The state of two columns (eight lanes share them, 16 rows each) over one block; outputs of both columns. */
+DI void gdn_block(float4 (&S)[2][4], const gdn_stage *st, const gdn_pairs *pairs, int block, int col, int li, float (&out)[GDN_BLOCK][2])
+{
+    float4 k[GDN_BLOCK][4];
+    float a[GDN_BLOCK][2] = {}, b[GDN_BLOCK][2] = {};
+#pragma unroll
+    for (int j = 0; j < GDN_BLOCK; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            k[j][i] = *(const float4 *)&st->k[block * GDN_BLOCK + j][li * 4 + 32 * i];
+            const float4 q = *(const float4 *)&st->q[block * GDN_BLOCK + j][li * 4 + 32 * i];
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                a[j][c] = fmaf(S[c][i].w, k[j][i].w, fmaf(S[c][i].z, k[j][i].z, fmaf(S[c][i].y, k[j][i].y, fmaf(S[c][i].x, k[j][i].x, a[j][c]))));
+                b[j][c] = fmaf(S[c][i].w, q.w, fmaf(S[c][i].z, q.z, fmaf(S[c][i].y, q.y, fmaf(S[c][i].x, q.x, b[j][c]))));
+            }
+        }
+#pragma unroll
+    for (int o = 4; o; o >>= 1)
+#pragma unroll
+        for (int j = 0; j < GDN_BLOCK; j++)
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                a[j][c] += __shfl_xor_sync(~0u, a[j][c], o);
+                b[j][c] += __shfl_xor_sync(~0u, b[j][c], o);
+            }
+    float G = 1, e[GDN_BLOCK][2];
+#pragma unroll
+    for (int j = 0; j < GDN_BLOCK; j++) {
+        const int t = block * GDN_BLOCK + j;
+        const float g = st->g[t], beta = st->beta[t];
+        const float before = G;
+        G *= g;
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            float seen = before * a[j][c], o = G * b[j][c];
+#pragma unroll
+            for (int i = 0; i < j; i++) {
+                seen = fmaf(e[i][c], pairs->kk[block][4 * i + j], seen);
+                e[i][c] *= g;
+                o = fmaf(e[i][c], pairs->kq[block][4 * i + j], o);
+            }
+            e[j][c] = beta * (st->v[t][col + c] - g * seen);
+            out[j][c] = fmaf(e[j][c], pairs->kq[block][4 * j + j], o);
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < 2; c++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float4 s = scale4(S[c][i], G);
+#pragma unroll
+            for (int j = 0; j < GDN_BLOCK; j++) {
+                s.x = fmaf(e[j][c], k[j][i].x, s.x);
+                s.y = fmaf(e[j][c], k[j][i].y, s.y);
+                s.z = fmaf(e[j][c], k[j][i].z, s.z);
+                s.w = fmaf(e[j][c], k[j][i].w, s.w);
+            }
+            S[c][i] = s;
+        }
+}
+
+/* Block: 16 value columns of one head of one sequence, the state in registers; two blocks a multiprocessor hide each other's
+ * waits. o replaces v. */
 __global__ void __launch_bounds__(GDN_THREADS) k_gdn_scan(const __grid_constant__ conv_params p)
 {
-    __shared__ __align__(16) gdn_stage stage[2];
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, li = lane & 7, head = blockIdx.x >> 2, quarter = blockIdx.x & 3;
+    extern __shared__ __align__(128) uint8_t sm[];
+    gdn_stage *stage = (gdn_stage *)sm; /* GDN_STAGES */
+    __shared__ gdn_pairs pairs;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, li = lane & 7, head = blockIdx.x / GDN_PARTS, part = blockIdx.x % GDN_PARTS;
     const int col = warp * 8 + (lane >> 3) * 2;
     pdl_launch();
     pdl_wait();
     const seq_view &s = p.ps->seq[blockIdx.y];
-    float *state = s.recurrent + p.state_at + ((size_t)head * GDN_DIM + quarter * GDN_COLS + col) * GDN_DIM + li * 4;
+    float *state = s.recurrent + p.state_at + ((size_t)head * GDN_DIM + part * GDN_COLS + col) * GDN_DIM + li * 4;
     float4 S[2][4];
 #pragma unroll
     for (int c = 0; c < 2; c++)
 #pragma unroll
         for (int i = 0; i < 4; i++) S[c][i] = *(const float4 *)(state + c * GDN_DIM + 32 * i);
     const int n = s.n, first = s.first;
-    gdn_request(p, &stage[0], first, n < GDN_CHUNK ? n : GDN_CHUNK, head, quarter);
-    for (int at = 0, b = 0; at < n; at += GDN_CHUNK, b ^= 1) {
-        const int next = at + GDN_CHUNK, left = n - next, m = left + GDN_CHUNK < GDN_CHUNK ? left + GDN_CHUNK : GDN_CHUNK;
-        cp_wait<0>();
+    float *to = p.conv + (size_t)first * p.conv_dim + (2 * p.k_heads + head) * GDN_DIM + part * GDN_COLS + col;
+    for (int i = 0; i < GDN_STAGES - 1; i++) gdn_ahead(p, stage, i * GDN_CHUNK, s, head, part);
+    for (int at = 0, b = 0; at < n; at += GDN_CHUNK, b = b + 1 == GDN_STAGES ? 0 : b + 1) {
+        const int m = n - at < GDN_CHUNK ? n - at : GDN_CHUNK;
+        cp_wait<GDN_STAGES - 2>();
         __syncthreads();
-        if (left > 0) gdn_request(p, &stage[b ^ 1], first + next, left < GDN_CHUNK ? left : GDN_CHUNK, head, quarter);
-#pragma unroll 2
-        for (int t = 0; t < m; t++) {
-            float out[2];
-            gdn_token(S, &stage[b], t, col, li, out);
-            if (li == 0)
-                *(float2 *)(p.conv + (size_t)(first + at + t) * p.conv_dim + (2 * p.k_heads + head) * GDN_DIM + quarter * GDN_COLS + col) =
-                    make_float2(out[0], out[1]);
+        gdn_ahead(p, stage, at + (GDN_STAGES - 1) * GDN_CHUNK, s, head, part);
+        gdn_multiply(&stage[b], &pairs, m, warp, lane);
+        __syncthreads();
+        for (int block = 0; block * GDN_BLOCK < m; block++) {
+            float out[GDN_BLOCK][2];
+            gdn_block(S, &stage[b], &pairs, block, col, li, out);
+#pragma unroll
+            for (int j = 0; j < GDN_BLOCK; j++) {
+                const int t = block * GDN_BLOCK + j;
+                if (li == j && t < m) *(float2 *)(to + (size_t)(at + t) * p.conv_dim) = make_float2(out[j][0], out[j][1]);
+            }
         }
         __syncthreads();
     }
@@ -202,10 +330,14 @@ void prefill_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int in
     unsigned rows = (unsigned)c->batch->n_rows, seqs = (unsigned)c->batch->n_seqs;
     conv_params p = {ws->pass, ws->seq_of, (size_t)index * CONV_HISTORY * conv, (size_t)index * heads * GDN_DIM * GDN_DIM, ws->qkv, ws->z, ws->ld_qkv,
                      ws->ld_heads, conv, s->n_gdn_k_heads, heads, ws->pad_mix, w->conv->data, w->out_norm->data, w->a_log->data, w->dt_bias->data,
-                     ws->conv, ws->ba, ws->mixed, s->rms_eps};
-    launch(c, k_conv, dim3((unsigned)(conv / GDN_DIM + WARPS - 1) / WARPS, rows), CTA, 0, p);
+                     ws->conv, ws->ba, (int)rows, ws->mixed, s->rms_eps};
+    unsigned longest = 0;
+    for (unsigned i = 0; i < seqs; i++)
+        if ((unsigned)c->batch->seqs[i].n > longest) longest = (unsigned)c->batch->seqs[i].n;
+    launch(c, k_conv, dim3((unsigned)(s->n_gdn_k_heads + heads + WARPS - 1) / WARPS, (longest + CONV_ROWS - 1) / CONV_ROWS, seqs), CTA, 0, p);
+    launch(c, k_gates, dim3((rows * (unsigned)heads + CTA - 1) / CTA), CTA, 0, p);
     launch(c, k_conv_keep, dim3((unsigned)(conv + CTA - 1) / CTA, seqs), CTA, 0, p);
-    launch(c, k_gdn_scan, dim3((unsigned)heads * 4, seqs), GDN_THREADS, 0, p);
+    launch(c, k_gdn_scan, dim3((unsigned)(heads * GDN_PARTS), seqs), GDN_THREADS, GDN_STAGES * sizeof(gdn_stage), p);
     launch(c, k_gdn_norm, dim3((unsigned)(heads + WARPS - 1) / WARPS, rows), CTA, 0, p);
 }
 

@@ -223,6 +223,35 @@ size_t cuda_border_bytes(const struct backend *be)
     return fixed_bytes(&((const struct cuda_backend *)be)->states);
 }
 
+/* Numbers between -size and size, from a seed; bf16 or fp32. */
+__global__ void k_noise(void *out, size_t n, bool bf16, float size, u32 seed)
+{
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
+        u32 x = (u32)i * 0x9e3779b9u + seed;
+        x = (x ^ x >> 16) * 0x7feb352du;
+        x = (x ^ x >> 15) * 0x846ca68bu;
+        float v = ((float)(x >> 8) * 0x1p-23f - 1.0f) * size;
+        if (bf16) ((u16 *)out)[i] = f_bf(v);
+        else ((float *)out)[i] = v;
+    }
+}
+
+lily_status cuda_seq_fill(struct backend *be, struct seq *s, int n, uint64_t seed, struct lily_err *err)
+{
+    struct cuda_backend *c = cuda_of(be);
+    struct state_pool *p = s->pool;
+    if (n % GRID) LILY_FAIL(err, LILY_ERR_USAGE, "a filled state of %d tokens: expected a multiple of %d", n, GRID);
+    cuda_seq_reset(be, s);
+    LILY_TRY(cuda_seq_reserve(be, s, n, err));
+    for (int i = 0; i < s->n_pages; i++)
+        k_noise<<<256, 256, 0, c->stream>>>(p->region + (size_t)s->pages[i] * p->page_bytes, p->page_bytes / (p->kv_bf16 ? 2 : 4), p->kv_bf16, 1.0f,
+                                            (u32)seed + (u32)i * 7919u);
+    k_noise<<<256, 256, 0, c->stream>>>(s->recurrent, fixed_bytes(p) / sizeof(float), false, 0.05f, (u32)seed ^ 0x5bd1e995u);
+    CUDA_TRY(cudaStreamSynchronize(c->stream), "filling a state");
+    s->length = n;
+    return LILY_OK;
+}
+
 size_t cuda_page_bytes(const struct backend *be)
 {
     return ((const struct cuda_backend *)be)->states.page_bytes;

@@ -38,7 +38,8 @@ static void carve_prefill(struct workspace *ws, const struct model_shape *s, siz
 {
     size_t slots = n * TOP;
     carve(c, &ws->norm, n * (size_t)ws->pad_hidden);
-    carve(c, &ws->norm_f, n * (size_t)s->hidden);
+    carve(c, &ws->norm_rest, n * (size_t)ws->pad_hidden);
+    carve(c, &ws->norm_sum, n * (size_t)ws->pad_hidden / 64);
     carve(c, &ws->qkv, n * (size_t)ws->ld_qkv);
     carve(c, &ws->z, n * (size_t)shape_gdn_value_dim(s));
     carve(c, &ws->conv, n * (size_t)shape_conv_dim(s));
@@ -74,10 +75,12 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->pad_expert = round_up(s->expert_dim, UNIT_COLS);
     ws->pad_shared = round_up(s->shared_dim, UNIT_COLS);
     ws->max_blocks = (int)(n * TOP / MOE_BLOCK) + s->n_experts + 1;
-    carve(c, &ws->pass, 1);
+    /* One copy fills these (pass.cu). */
     carve(c, &ws->id, n);
     carve(c, &ws->pos, n);
     carve(c, &ws->seq_of, n);
+    carve(c, &ws->pass, 1);
+    ws->rows_bytes = c->used;
     carve(c, &ws->rotary, n * ROTARY_DIM);
     carve(c, &ws->x, n * (size_t)s->hidden);
     carve_decode(ws, s, c);
