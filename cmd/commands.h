@@ -6,7 +6,7 @@
 
 extern const struct command cmd_pack;
 extern const struct command cmd_run, cmd_chat, cmd_serve, cmd_info, cmd_tokenize, cmd_template, cmd_bench, cmd_synth, cmd_help;
-extern const struct command cmd_quantize, cmd_eval, cmd_pull, cmd_list, cmd_remove;
+extern const struct command cmd_quantize, cmd_eval, cmd_pull, cmd_list, cmd_remove, cmd_loadtest;
 
 /* All of them, in the order of the help; ends with NULL. */
 extern const struct command *const commands[];

@@ -9,8 +9,8 @@ static const double first_delay_ms = 250, longest_delay_ms = 60e3;
 
 bool fetch_may_retry(const struct web_transfer *t)
 {
-    if (t->status == 0 || t->status == 408 || t->status == 429 || t->status >= 500) return true;
-    return t->status >= 200 && t->status < 300 && !t->complete;
+    if (t->status == 408 || t->status == 429 || t->status >= 500) return true;
+    return t->status < 400 && !t->complete; /* cut, perhaps on the way to where a redirect leads */
 }
 
 double fetch_delay_ms(const struct web_transfer *t, int n)
@@ -23,7 +23,7 @@ double fetch_delay_ms(const struct web_transfer *t, int n)
 lily_status fetch_status_error(const struct web_transfer *t, const char *what, struct lily_err *err)
 {
     long s = t->status;
-    if (s == 0) {
+    if (s == 0 || (s >= 300 && s < 400 && t->error[0])) {
         err_set(err, LILY_ERR_IO, "%s: no answer: %s", what, t->error);
         err_hint(err, "look at the network, HF_ENDPOINT and the proxy variables; lily pull goes on where it stopped");
         return LILY_ERR_IO;

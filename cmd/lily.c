@@ -15,7 +15,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 const struct command *const commands[] = {
     &cmd_run, &cmd_chat, &cmd_serve, &cmd_pack, &cmd_info, &cmd_tokenize, &cmd_template,
     &cmd_bench,
-    &cmd_pull, &cmd_list, &cmd_remove, &cmd_quantize, &cmd_eval,
+    &cmd_pull, &cmd_list, &cmd_remove, &cmd_quantize, &cmd_eval, &cmd_loadtest,
     &cmd_synth, &cmd_help, NULL};
 
 const struct command *command_find(const char *name, struct lily_err *err)

@@ -124,6 +124,25 @@ def test_stall(hub, place):
 
 
 @with_hub
+def test_cut_redirect(hub, place):
+    """The place that a redirect leads to closes the connection, or is silent, before it answers."""
+    fail = {"count": 6}
+
+    def fault(path, handler):
+        if path.startswith("/cdn/") and fail["count"] > 0:
+            fail["count"] -= 1
+            if fail["count"] % 3 == 0:
+                hub.stopped.wait(2)
+            handler.close_connection = True
+            handler.connection.shutdown(2)
+            raise ConnectionAbortedError
+        return None
+    hub.page_fault = fault
+    place.pulled()
+    assert fail["count"] == 0
+
+
+@with_hub
 def test_busy_server(hub, place):
     """429 with a time, 503 without, on files and on the listing."""
     hub.fault = lambda r: {"status": 429, "headers": [("Retry-After", "1")]} if r.attempt == 1 else {"status": 503} if r.attempt == 2 else None

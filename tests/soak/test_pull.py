@@ -28,7 +28,7 @@ def big_hub(mib, **options):
 
 def test_rate():
     """At least 95% of 200 MB/s, from the start of the program to the printed folder."""
-    hub = big_hub(1536, rate=RATE)
+    hub = big_hub(1536, rate=RATE, piece=MIB)
     hub.listing()
     best = 0
     for attempt in range(4):
@@ -52,7 +52,7 @@ def test_kills():
     """20 kills: the right bytes in the end, and no kill costs 64 MiB."""
     seed = random.randrange(1 << 30)
     moments = random.Random(seed)
-    hub = big_hub(1536, rate=RATE)
+    hub = big_hub(1536, rate=RATE, piece=MIB)
     hub.listing()
     place = Place(hub)
     total = len(hub.files[NAME])

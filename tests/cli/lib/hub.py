@@ -164,7 +164,7 @@ class Hub:
     def listing(self):
         siblings = []
         for name, data in self.files.items():
-            s = {"rfilename": name, "size": len(data), "blobId": git_id(data)}
+            s = {"rfilename": name, "size": len(data), "blobId": "0" * 40 if is_large(name) else git_id(data)}
             if is_large(name):
                 s["lfs"] = {"sha256": sha256(data), "size": len(data), "pointerSize": 134}
             siblings.append(s)

@@ -348,6 +348,7 @@ static void test_cancelled(void **state)
     mini_write(&m, k.src, 1);
     assert_int_equal(convert_checkpoint(k.src, k.dst, &o, &k.result, &err), LILY_ERR_CANCELLED);
     assert_int_equal(rmdir(k.dst), 0);
+    free(k.dst);
     k.dst = mini_dir();
     drop(&k);
     mini_free(&m);
