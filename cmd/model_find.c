@@ -7,7 +7,11 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "json/json.h"
+#include "load/names.h"
 #include "model_args.h"
+
+enum { MAX_INDEX_BYTES = 16 << 20 };
 
 /* A folder of the hub cache, as a candidate for the newest. */
 struct newest {
@@ -20,17 +24,45 @@ static bool later(struct timespec a, struct timespec b)
     return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
-bool model_is_checkpoint(const char *dir)
+/* Whether a file can be read: not a link whose file is still to come. */
+static bool is_there(const char *dir, const char *name)
 {
-    struct model_config config;
     struct buf path = {0};
-    file_join(&path, dir, "model.safetensors.index.json");
-    bool weights = access(buf_str(&path), R_OK) == 0; /* not a link whose file is still to come */
-    if (!weights) {
-        file_join(&path, dir, "model.safetensors");
-        weights = access(buf_str(&path), R_OK) == 0;
+    file_join(&path, dir, name);
+    bool there = access(buf_str(&path), R_OK) == 0;
+    buf_free(&path);
+    return there;
+}
+
+/* Whether every file is there into which the index puts a tensor of the text model; a download may be half done. */
+static bool has_shards(const char *dir, const char *index)
+{
+    struct json *root = NULL;
+    struct buf path = {0}, name = {0};
+    const char *last = "";
+    file_join(&path, dir, index);
+    bool all = json_parse_file(buf_str(&path), MAX_INDEX_BYTES, &root, NULL) == LILY_OK;
+    const struct json *map = all ? json_get(root, "weight_map") : NULL;
+    all = map && json_kind(map) == JSON_OBJECT;
+    for (size_t i = 0; all && i < json_size(map); i++) {
+        const struct json *file;
+        if (!name_of_text_model(json_key_at(map, i, &file), &name)) continue;
+        all = json_kind(file) == JSON_STRING;
+        if (!all || strcmp(json_string(file), last) == 0) continue;
+        last = json_string(file);
+        all = is_there(dir, last);
     }
     buf_free(&path);
+    buf_free(&name);
+    json_free(root);
+    return all;
+}
+
+bool model_is_checkpoint(const char *dir)
+{
+    static const char index[] = "model.safetensors.index.json";
+    struct model_config config;
+    bool weights = is_there(dir, index) ? has_shards(dir, index) : is_there(dir, "model.safetensors");
     if (!weights || config_load(dir, &config, NULL) != LILY_OK) return false;
     config_free(&config);
     return true;

@@ -121,6 +121,10 @@ touch -d '2021-01-01' "$hub/models--b--new/snapshots/2"
 HF_HUB_CACHE=$hub run info
 expect 'the newest pulled model' is "$rc" 0
 expect 'the newest pulled model is said' has "$err" 'models--b--new/snapshots/2'
+rm "$hub/models--b--new/snapshots/2/model-00002-of-00002.safetensors"
+touch -d '2021-01-01' "$hub/models--b--new/snapshots/2"
+HF_HUB_CACHE=$hub run info
+expect 'a download that is half done is not taken' has "$err" 'models--a--old/snapshots/1'
 HF_HUB_CACHE=$hub LILY_MODEL=$tmp/nowhere run info -m $TINY
 expect '-m wins' is "$rc" 0
 expect '-m says nothing' is "$err" ''

@@ -176,7 +176,7 @@ class Hub:
             return
         with self.lock:
             now = time.monotonic()
-            self.budget_at = max(self.budget_at, now - 0.02) + n / self.rate
+            self.budget_at = max(self.budget_at, now - 0.1) + n / self.rate
             wait = self.budget_at - now
         if wait > 0:
             time.sleep(wait)
