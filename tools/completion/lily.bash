@@ -3,7 +3,7 @@ _lily() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]} options=
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W 'run chat serve pack info tokenize template bench pull list remove quantize eval synth help --version --help' -- "$word"))
+        COMPREPLY=($(compgen -W 'run chat serve pack info tokenize template bench pull list remove quantize eval loadtest synth help --version --help' -- "$word"))
         return
     fi
     case $before in
@@ -15,7 +15,7 @@ _lily() {
     --phase) COMPREPLY=($(compgen -W 'prefill decode both' -- "$word")); return ;;
     --cpu-tier) COMPREPLY=($(compgen -W 'scalar avx2 avx512 amx neon' -- "$word")); return ;;
     --log-format) COMPREPLY=($(compgen -W 'text json' -- "$word")); return ;;
-    --api-key | --cache-disk | --cache-ram | --connections | --cors | --ctx | --drain | --fill | --frequency-penalty | --host | --lengths | --limit | --logit-bias | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --parallel | --port | --presence-penalty | --preset | --queue | --repetition-penalty | --rounds | --seed | --steps | --stop | --stride | --synthetic | --system | --temp | --threads | --timeout | --top | --top-k | --top-p | --verify-cache | --window | -n | -p | -s | -t) return ;;
+    --api-key | --cache-disk | --cache-ram | --connections | --cors | --ctx | --drain | --duration | --fill | --frequency-penalty | --host | --lengths | --limit | --logit-bias | --long | --loop-guard | --max-body | --max-tokens | --memory-limit | --min-p | --mix | --model-name | --parallel | --port | --presence-penalty | --preset | --queue | --rate | --repetition-penalty | --rounds | --seed | --steps | --stop | --stride | --synthetic | --system | --temp | --threads | --timeout | --top | --top-k | --top-p | --verify-cache | --window | -n | -p | -s | -t) return ;;
     esac
     case $command in
     run) options='--system --messages --think --no-think --prompt-cache --raw --max-tokens --temp --top-k --top-p --min-p --seed --stop --repetition-penalty --presence-penalty --frequency-penalty --logit-bias --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --verbose --help' ;;
@@ -31,13 +31,14 @@ _lily() {
     remove) options='--json --help' ;;
     quantize) options='--rounding --threads --check --json --help' ;;
     eval) options='--model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --window --stride --max-tokens --out --top --limit --quick --json --help' ;;
+    loadtest) options='--rate --duration --mix --max-tokens --long --api-key --model-name --timeout --seed --json --help' ;;
     synth) options='--preset --out --tokenizer --seed --threads --json --help' ;;
     help) options='--json --help' ;;
     esac
     case $word in
     -*) COMPREPLY=($(compgen -W "$options" -- "$word")) ;;
     *)
-        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve pack info tokenize template bench pull list remove quantize eval synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
+        if [ "$command" = help ]; then COMPREPLY=($(compgen -W 'run chat serve pack info tokenize template bench pull list remove quantize eval loadtest synth help' -- "$word")); else COMPREPLY=($(compgen -f -- "$word")); fi
         ;;
     esac
 }
