@@ -17,6 +17,8 @@
 #include "base/mem.h"
 #include "commands.h"
 #include "hub.h"
+#include "load/checkpoint.h"
+#include "model/packing.h"
 #include "model_args.h"
 
 struct list_args {
@@ -230,6 +232,29 @@ static lily_status remove_tree(const char *path, struct lily_err *err)
     return LILY_OK;
 }
 
+/* Drops the packed file that `lily pack` made of a snapshot, while its key can still be computed. */
+static void remove_packed(void *ctx, const char *dir, const char *name)
+{
+    struct model_config config;
+    struct checkpoint *ck = NULL;
+    struct buf snapshot = {0}, path = {0};
+    struct stat st;
+    (void)ctx;
+    file_join(&snapshot, dir, name);
+    if (config_load(buf_str(&snapshot), &config, NULL) == LILY_OK) {
+        if (checkpoint_open(buf_str(&snapshot), &config, &ck, NULL) == LILY_OK) packing_path(ck, &path);
+        if (path.len && stat(buf_str(&path), &st) == 0 && unlink(buf_str(&path)) == 0) {
+            freed += (int64_t)st.st_blocks * 512;
+            buf_addz(&path, ".stamp"); /* what says that it was checked */
+            unlink(buf_str(&path));
+        }
+        checkpoint_close(ck);
+        config_free(&config);
+    }
+    buf_free(&snapshot);
+    buf_free(&path);
+}
+
 static void test_lock(void *ctx, const char *dir, const char *name)
 {
     struct buf path = {0};
@@ -329,9 +354,10 @@ static lily_status remove_snapshot(const char *repo_dir, const struct hub_repo *
     struct buf path = {0}, snapshots = {0};
     int left = 0;
     LILY_TRY(find_commit(repo_dir, repo, commit, err));
+    buf_printf(&snapshots, "%s/snapshots", repo_dir);
+    remove_packed(NULL, buf_str(&snapshots), commit);
     hub_snapshot_path(repo_dir, commit, NULL, &path);
     lily_status st = remove_tree(buf_str(&path), err);
-    buf_printf(&snapshots, "%s/snapshots", repo_dir);
     each_entry(buf_str(&snapshots), count_entry, &left);
     if (st == LILY_OK && !left) {
         st = remove_tree(repo_dir, err);
@@ -344,6 +370,16 @@ static lily_status remove_snapshot(const char *repo_dir, const struct hub_repo *
     buf_free(&path);
     buf_free(&snapshots);
     return st;
+}
+
+/* All of a repository. */
+static lily_status remove_repo(const char *repo_dir, struct lily_err *err)
+{
+    struct buf snapshots = {0};
+    buf_printf(&snapshots, "%s/snapshots", repo_dir);
+    each_entry(buf_str(&snapshots), remove_packed, NULL);
+    buf_free(&snapshots);
+    return remove_tree(repo_dir, err);
 }
 
 static lily_status run_remove(void *args, int n, char **words, struct lily_err *err)
@@ -360,7 +396,7 @@ static lily_status run_remove(void *args, int n, char **words, struct lily_err *
         err_hint(err, "lily list shows what is");
     }
     if (st == LILY_OK) st = refuse_busy(buf_str(&hub), buf_str(&dir), err);
-    if (st == LILY_OK) st = strchr(words[0], '@') ? remove_snapshot(buf_str(&dir), &repo, err) : remove_tree(buf_str(&dir), err);
+    if (st == LILY_OK) st = strchr(words[0], '@') ? remove_snapshot(buf_str(&dir), &repo, err) : remove_repo(buf_str(&dir), err);
     if (st == LILY_OK && a->common.json) {
         struct json *v = json_new_object();
         json_put(v, "removed", json_new_string(words[0]));

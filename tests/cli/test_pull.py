@@ -277,6 +277,23 @@ def test_found(hub, place):
     assert not os.path.exists(place.repo_dir)
 
 
+def test_packed():
+    """remove drops what lily pack made of the model, and nothing else of its folder."""
+    hub = Hub({n: open(f"{TINY}/{n}", "rb").read() for n in os.listdir(TINY) if n.endswith((".json", ".jinja")) or "-of-" in n})
+    place = Place(hub)
+    folder = place.pulled()["dir"]
+    packed = f"{place.dir}/cache/lily/packed"
+    for model in (folder, TINY):
+        code, _, err = place.run("pack", model, XDG_CACHE_HOME=f"{place.dir}/cache")
+        assert code == 0, err
+    assert len([n for n in os.listdir(packed) if n.endswith(".lily")]) == 2, os.listdir(packed)
+    before = len(os.listdir(packed))
+    assert place.run("remove", hub.repo, XDG_CACHE_HOME=f"{place.dir}/cache")[0] == 0
+    assert len(os.listdir(packed)) == before / 2, os.listdir(packed)
+    hub.close()
+    place.folder.cleanup()
+
+
 @with_hub
 def test_locked(hub, place):
     import fcntl
