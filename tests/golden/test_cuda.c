@@ -235,7 +235,7 @@ static void feed(struct model *m, const int32_t *prompt, int n_prompt, int n_seq
         }
         struct batch b = {.phase = PHASE_DECODE, .n_seqs = n_seqs, .seqs = bs, .n_rows = n, .ids = ids, .n_logits = n, .logit_rows = rows,
                           .logits = out + (size_t)step * (size_t)n * ld};
-        struct forward_observer observer = {look_away, NULL}; /* a pass that is watched is no graph */
+        struct forward_observer observer = {.after = look_away}; /* a pass that is watched is no graph */
         assert_ok(model_forward(m, &b, watched ? &observer : NULL, &err));
     }
     for (int i = 0; i < n_seqs; i++) be->ops->seq_free(be, bs[i].seq);
