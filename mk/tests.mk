@@ -42,7 +42,7 @@ RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" MODE=$(MODE) SAN=$(SAN) CFLA
 
 CHECK := $(call some,$(call bins,unit golden state fault api) $(KERNELS) $(FUZZ_BIN) tests/layers.sh tests/headers.sh \
   tests/install.sh tests/neon.sh $(call scripts,cli api) $(wildcard tests/skills/skills.py))
-SAN_CHECK := $(call some,$(call bins,unit golden fault) $(FUZZ_BIN) $(call scripts,api))
+SAN_CHECK := $(call some,$(call bins,unit golden fault) $(FUZZ_BIN))
 TSAN_CHECK := $(call some,$(filter-out %/test_demo_ids,$(call bins,unit state api)) $(call scripts,api))
 SOAK := $(call some,$(call bins,soak) $(call scripts,soak))
 
@@ -69,6 +69,9 @@ check-san:
 	@tests/sum.sh "$(MAKE) SAN=address,undefined suite-san" "$(MAKE) fuzz FUZZ_SECONDS=15"
 suite-san: $(BUILD)/lily $(filter $(BUILD)/%,$(SAN_CHECK))
 	$(call RUN,check-san) $(SAN_CHECK)
+#: make check-san-api  the server's suites under the same sanitizers
+check-san-api:; @$(MAKE) SAN=address,undefined suite-san-api
+suite-san-api: $(BUILD)/lily; $(call RUN,san-api) $(call some,$(call scripts,api))
 #: make tsan           the suites that use threads under ThreadSanitizer
 tsan:; @$(MAKE) SAN=thread suite-tsan
 suite-tsan: $(BUILD)/lily $(filter $(BUILD)/%,$(TSAN_CHECK))
@@ -101,9 +104,9 @@ soak: $(BUILD)/lily $(BUILD)/tests/bench/serve_load $(filter $(BUILD)/%,$(SOAK))
 	$(call RUN,soak) $(SOAK)
 #: make check-all      everything that this machine can run: check, check-san, tsan, qemu, fuzz, soak, a fresh chroot
 check-all:
-	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" "$(MAKE) check-web" tests/chroot.sh
+	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) check-san-api" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" "$(MAKE) check-web" tests/chroot.sh
 #: make counts         the counts of the last run of each suite, in the form of tests/min_counts
 counts:; @cat build/*/counts-* 2>/dev/null
-.PHONY: check check-web check-clients check-agents bench-serve check-san check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz static-programs
+.PHONY: check check-web check-clients check-agents bench-serve check-san check-san-api suite-san-api check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz static-programs
 ALL_SRC = $(LIB_SRC) $(CMD_SRC) $(TEST_C) $(KERNEL_SRC) $(FUZZ_SRC) $(wildcard tests/fuzz/replay.c)
 -include $(patsubst %.c,$(BUILD)/%.d,$(ALL_SRC))

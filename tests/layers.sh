@@ -119,8 +119,8 @@ verdict 'functions of at most 120 lines'
 
 wc -l $(find include -name '*.h') | awk '$2 != "total" && $1 > 250 {print $2 ": " $1 " lines, at most 250"}' >"$tmp/bad"
 verdict 'public headers of at most 250 lines'
-cat Makefile mk/*.mk | wc -l | awk '$1 > 320 {print "Makefile and mk/*.mk have " $1 " lines, at most 320"}' >"$tmp/bad"
-verdict 'a build system of at most 320 lines'
+cat Makefile mk/*.mk | wc -l | awk '$1 > 330 {print "Makefile and mk/*.mk have " $1 " lines, at most 330"}' >"$tmp/bad"
+verdict 'a build system of at most 330 lines'
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]
