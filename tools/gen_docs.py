@@ -76,7 +76,7 @@ def man_page(data):
         ".SH SYNOPSIS", ".B lily", "\\fICOMMAND\\fR [\\fIoptions\\fR] ...",
         ".SH DESCRIPTION",
         "lily runs one family of language models, Qwen3.6\\-35B\\-A3B, from its 4\\-bit MLX checkpoint, on the "
-        "processor. Data goes to standard output, messages and progress to standard error.",
+        "processor or an NVIDIA card. Data goes to standard output, messages and progress to standard error.",
         "Without \\fB\\-m\\fR a command takes the model of \\fBLILY_MODEL\\fR, else the newest pulled one, else the demo model.",
         ".SH COMMANDS",
     ]
@@ -206,6 +206,8 @@ def zsh(data):
 
 
 def main():
+    if len(sys.argv) not in (2, 3) or any(word.startswith("-") for word in sys.argv[1:]):
+        sys.exit(__doc__)
     lily, top = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "."
     if os.sep not in lily:
         lily = os.path.join(".", lily)
