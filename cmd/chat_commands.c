@@ -106,6 +106,7 @@ static lily_status branch(struct chat *c, const char *arg, struct lily_err *err)
     if (*arg) {
         LILY_TRY(talk_go(&c->talk, arg, &made, err));
         if (made) say(c, "A new branch, from here; /branch lists them, /branch main goes back.");
+        else if (talk_branch(&c->talk)->n == 0) say(c, "There are no messages here yet.");
         else chat_show_place(c);
         return LILY_OK;
     }

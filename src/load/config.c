@@ -316,7 +316,8 @@ lily_status config_load(const char *dir, struct model_config *out, struct lily_e
     *out = (struct model_config){0};
     file_join(&path, dir, "config.json");
     lily_status st = file_read(path.data, MAX_CONFIG_BYTES, &text, err);
-    if (st != LILY_OK && !file_is_dir(dir)) st = err_set(err, st, "%s: there is no such folder", dir);
+    if (st != LILY_OK && !file_is_dir(dir))
+        st = err_set(err, st, file_exists(dir) ? "%s: is a file, expected a model folder" : "%s: there is no such folder", dir);
     if (st != LILY_OK && !file_exists(path.data))
         err_hint(err, "a model folder holds config.json, tokenizer.json and *.safetensors");
     if (st == LILY_OK) st = config_parse(buf_str(&text), text.len, path.data, out, err);

@@ -195,6 +195,15 @@ wait A new branch
 wait > 
 send \x04' -n 3
     expect 'an earlier line comes back' is "$rc" 0
+    term 'wait > 
+send /branch side\r
+wait A new branch
+wait > 
+send /branch main\r
+wait There are no messages here yet
+wait > 
+send \x04' -n 3
+    expect 'going to an empty branch says so' is "$rc" 0
     # Every key that is typed while the weights are read or an answer is written: editing keys and the end, too.
     term 'send first\r
 wait xxx

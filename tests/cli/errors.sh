@@ -20,6 +20,9 @@ refused() {
 
 dir=$tmp/nowhere
 refused 'no folder' 'nowhere: there is no such folder'
+dir=$tmp/a.gguf
+: >"$dir"
+refused 'a file in place of a folder' 'a.gguf: is a file, expected a model folder'
 mkdir "$tmp/empty"
 dir=$tmp/empty
 refused 'an empty folder' config.json
