@@ -190,7 +190,8 @@ lily_status opts_parse(const struct command *c, int argc, char **argv, void *arg
     *n = argc - optind;
     if (((struct common_args *)args)->help || *n <= c->max_args) return LILY_OK;
     err_set(err, LILY_ERR_USAGE, "%s: one word too many: \"%.60s\"", c->name, argv[optind + c->max_args]);
-    if (c->max_args) err_hint(err, "usage: lily %s [options] %s; several words go into quotes", c->name, c->usage);
+    bool text = strstr(c->usage, "PROMPT") || strstr(c->usage, "TEXT");
+    if (c->max_args) err_hint(err, "usage: lily %s [options] %s%s", c->name, c->usage, text ? "; several words go into quotes" : "");
     else err_hint(err, "lily help %s shows the usage", c->name);
     return LILY_ERR_USAGE;
 }

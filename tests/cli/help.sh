@@ -79,6 +79,9 @@ expect 'unknown letter' fails_with 2 'run: unknown option -Z'
 run run one two
 expect 'one word too many' fails_with 2 'one word too many: "two"'
 expect 'one word too many: usage' has "$err" 'lily run [options] [PROMPT]; several words go into quotes'
+run help run chat
+expect 'one word too many that is no text' fails_with 2 'help: one word too many: "chat"'
+expect 'one word too many that is no text: usage alone' lacks "$err" 'quotes'
 run info extra
 expect 'a word where none belongs' fails_with 2 'one word too many'
 
