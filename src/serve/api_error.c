@@ -46,7 +46,8 @@ static void find_param(struct api_error *e, const struct json *body)
         }
     }
     snprintf(root, sizeof root, "%.*s", (int)strcspn(msg, ".[ "), msg);
-    if (n > 0 && (json_get(body, root) || strcmp(root, "messages") == 0)) snprintf(e->param, sizeof e->param, "%.*s", (int)n, msg);
+    bool named = json_get(body, root) || strcmp(root, "messages") == 0 || strncmp(msg + n, " is missing,", 12) == 0;
+    if (n > 0 && named) snprintf(e->param, sizeof e->param, "%.*s", (int)n, msg);
 }
 
 void api_error_from(struct api_error *e, const struct lily_err *err, const struct json *body)

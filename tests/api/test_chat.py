@@ -268,6 +268,8 @@ def test_n():
     assert [m["content"] for m in many] == ["same"] * 3
     assert reply["usage"]["completion_tokens"] == 3
     assert error_of(srv, "/v1/chat/completions", chat_body(["x"], n=9))["param"] == "n"
+    for path, name in (("/v1/chat/completions", "messages"), ("/v1/responses", "input"), ("/tokenize", "content")):
+        assert error_of(srv, path, {})["param"] == name
 
 
 run(globals(), srv)
