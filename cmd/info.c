@@ -202,9 +202,10 @@ static lily_status run_info(void *args, int n, char **words, struct lily_err *er
         st = LILY_OK;
         if (a->common.json) {
             struct json *top = json_new_object();
-            json_put(top, "model", model_json(&b));
+            struct json *model = model_json(&b);
+            json_put(model, "packed", packed.len ? json_new_string(packed.data) : json_new_null());
+            json_put(top, "model", model);
             json_put(top, "plan", plan_json(&plan, fits));
-            json_put(top, "packed", packed.len ? json_new_string(packed.data) : json_new_null());
             json_put(top, "machine", machine_json());
             print_json(top);
         } else {

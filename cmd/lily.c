@@ -1,6 +1,7 @@
 /* The lily program: dispatch to one file per command, errors, exit codes. */
 #include <errno.h>
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,10 +101,17 @@ bool flush_output(void)
     return !ferror(stdout);
 }
 
+/* A write that failed inside printf has left no errno behind: the pipe itself says whether its reader is there. */
+static bool reader_gone(void)
+{
+    struct pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+    return output_error == EPIPE || (!output_error && poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)));
+}
+
 /* Flushes stdout. A reader that has gone away has what it wanted; another failure is one. */
 static int finish(int code)
 {
-    if (flush_output() || output_error == EPIPE) return code;
+    if (flush_output() || reader_gone()) return code;
     fprintf(stderr, "lily: cannot write to stdout: %s\n", strerror(output_error ? output_error : EIO));
     return code == EXIT_DONE ? EXIT_FAILED : code;
 }
