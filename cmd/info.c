@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/safe.h"
+#include "base/log.h"
 #include "commands.h"
 #include "model/packing.h"
 #include "model_args.h"
@@ -140,17 +141,20 @@ static void print_model(const struct bundle *b)
     printf("  sampling    temperature %g, top-k %d, top-p %g\n", c->temperature, c->top_k, c->top_p);
 }
 
-/* The packed file that a run would map; empty: none. */
+/* The packed file that a run would map; empty: none. A plan is printed for weights that are not there yet, too, with a warning. */
 static void find_packed(const struct info_args *a, const struct bundle *b, struct buf *out)
 {
     struct checkpoint *ck;
+    struct lily_err err = {0};
+    bool named = a->model.packed != NULL;
     buf_clear(out);
-    if (a->model.packed) {
-        if (strcmp(a->model.packed, "none") != 0) buf_addz(out, a->model.packed);
+    if (named && strcmp(a->model.packed, "none") != 0) buf_addz(out, a->model.packed);
+    if (checkpoint_open(b->dir, &b->config, &ck, &err) != LILY_OK) {
+        log_warn("a run of this model would fail: %s", err.msg);
         return;
     }
-    if (checkpoint_open(b->dir, &b->config, &ck, NULL) != LILY_OK) return; /* a run will say what is wrong with it */
-    packing_find(ck, b->dir, out);
+    if (checkpoint_check(ck, &b->config, &err) != LILY_OK) log_warn("a run of this model would fail: %s", err.msg);
+    else if (!named) packing_find(ck, b->dir, out);
     checkpoint_close(ck);
 }
 

@@ -180,7 +180,7 @@ lily_status prompt_file_save(const char *path, struct model *m, struct session *
     struct head h = {.version = VERSION, .fixed_bytes = be->ops->border_bytes(be), .page_bytes = be->ops->page_bytes(be)};
     char key[65];
     int lengths[MAX_STATES], n = borders_along(session_borders(s), session_ids(s), session_length(s), states, lengths, MAX_STATES);
-    if (!n) return LILY_OK;
+    if (!n) LILY_FAIL(err, LILY_ERR_LIMIT, "%s: nothing to keep, states lie at multiples of 64 tokens and there are %d", path, session_length(s));
     LILY_TRY(state_key(m, key, err));
     memcpy(h.magic, magic, sizeof magic);
     memcpy(h.key, key, sizeof h.key);

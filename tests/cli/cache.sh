@@ -50,6 +50,9 @@ echo 'my notes' >"$tmp/notes"
 run run -m $TINY --prompt-cache "$tmp/notes" hi
 expect 'a file that is no cache: status' is "$rc" 2
 expect 'a file that is no cache stays' is "$(cat "$tmp/notes")" 'my notes'
+run run -m $TINY --ctx 2048 --no-think --temp 0 -n 1 --prompt-cache "$tmp/short" hi
+expect 'a prompt too short to keep: status' is "$rc" 0
+expect 'a prompt too short to keep' has "$err" 'nothing to keep'
 run run -m $TINY --ctx 2048 --no-think --temp 0 -n 6 --prompt-cache "$tmp/no/such/folder" "$long"
 expect 'a folder that is not there: the answer' is "$out" "$plain"
 expect 'a folder that is not there: said' has "$err" 'not kept'

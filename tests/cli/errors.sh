@@ -151,4 +151,12 @@ if [ -n "$have_python" ]; then
 else
     skip 'errors as JSON' 'no python3' 4
 fi
+
+# A plan is printed before the weights are there; what is missing is said.
+mkdir "$tmp/half" && cp models/demo/*.json models/demo/*.jinja "$tmp/half/"
+run info -m "$tmp/half"
+expect 'info without weights: the plan' is "$rc" 0
+expect 'info without weights: what is missing' has "$err" 'a run of this model would fail'
+run info -m models/demo
+expect 'info of a whole model warns of nothing' is "$err" ''
 summary

@@ -182,9 +182,9 @@ static const struct backend_ops cpu_ops = {
 };
 
 /*
- * Digits of activations for 4-bit matrices: chosen by phase, tier and mode, never by the number of rows. Two digits are as
- * good as fp32 where the products of many rows are bound by arithmetic, and faster wherever a tier multiplies bytes. Three
- * are as exact as fp32, and with VNNI decode reads memory faster by them. Plain C keeps fp32.
+ * Digits of activations for 4-bit matrices: chosen by phase, tier and mode, never by the number of rows. Two digits
+ * (about 15 bits of the largest value of a group; SPEED.md has the error) are faster where the products of many rows are bound
+ * by arithmetic. Three are as exact as fp32, and with VNNI decode reads memory faster by them. Plain C keeps fp32.
  */
 static int digits_of(enum cpu_tier tier, enum phase phase)
 {
