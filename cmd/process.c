@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #define SHRUNK_HINT "do not change a checkpoint that is in use; a download must be complete"
 
 static volatile sig_atomic_t as_json;
+static atomic_flag told = ATOMIC_FLAG_INIT; /* that a file became shorter */
 
 static void put(int fd, const char *text)
 {
@@ -25,6 +27,8 @@ static void on_bus_error(int sig, siginfo_t *info, void *context)
         raise(sig);
         return;
     }
+    if (atomic_flag_test_and_set(&told)) /* several threads of the pool meet the missing page */
+        for (;;) pause();                /* until the first one's _exit */
     put(STDERR_FILENO, "lily: " SHRUNK "\nhint: " SHRUNK_HINT "\n");
     if (as_json) put(STDOUT_FILENO, "{\"error\":{\"message\":\"" SHRUNK "\",\"hint\":\"" SHRUNK_HINT "\"}}\n");
     _exit(1);
