@@ -22,8 +22,11 @@ case "$id $version" in
     ;;
 esac
 
-# The names of the groups, in the column of this system.
-names=$(for g in "$@"; do awk -v g="$g" -v c=$column '$1 == g {print $c}' $table; done | sort -u)
+# The names of the groups, in the column of this system, but for those whose command is there from another source.
+names=$(for g in "$@"; do awk -v g="$g" -v c=$column '$1 == g {print $c, $4}' $table; done | sort -u |
+    while read -r name provides; do
+        [ -n "$provides" ] && command -v "$provides" >/dev/null || echo "$name"
+    done)
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
     # Not a Debian: go on when the build's needs are there all the same, else say what they are.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # make install, uninstall and dist: what is installed works from its place, another program can be built against it with
-# pkg-config, staging puts the same files elsewhere, uninstall leaves none, and dist is the same bytes twice.
+# pkg-config, staging puts the same files elsewhere, uninstall leaves none, and dist is the same bytes twice. Then which
+# packages mk/packages.sh asks for.
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 passed=0 failed=0 skipped=0
@@ -77,5 +78,21 @@ else
     echo 'SKIP dist: not a git checkout'
     skipped=$((skipped + 1))
 fi
+
+# A machine without packages whose apt only notes what it is asked for, first without Node.js, then with one that holds npm.
+mkdir "$tmp/bin"
+ln -s "$(command -v sh)" "$(command -v awk)" "$(command -v sort)" "$(command -v dirname)" "$(command -v mktemp)" \
+    "$(command -v rm)" "$(command -v env)" "$tmp/bin"
+printf '#!/bin/sh\necho 0\n' >"$tmp/bin/id"
+printf '#!/bin/sh\nexit 1\n' >"$tmp/bin/dpkg-query"
+printf '#!/bin/sh\necho " $* " >>"%s/asked"\n' "$tmp" >"$tmp/bin/apt-get"
+chmod +x "$tmp"/bin/*
+PATH=$tmp/bin mk/packages.sh all >"$tmp/log" 2>&1 && grep ' nodejs ' "$tmp/asked" | grep -q ' npm '
+verdict 'Node.js and npm are installed where they are missing' $?
+ln -s /bin/true "$tmp/bin/node"
+ln -s /bin/true "$tmp/bin/npm"
+rm "$tmp/asked"
+PATH=$tmp/bin mk/packages.sh all >"$tmp/log" 2>&1 && grep -q ' debootstrap ' "$tmp/asked" && ! grep -qE ' (nodejs|npm) ' "$tmp/asked"
+verdict 'Node.js and npm are not installed over those of another source' $?
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
