@@ -16,7 +16,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { SEGMENT_BLOCKS = 16, POLL_MS = 100, SYNC_BLOCKS = 64 };
+enum { SEGMENT_BLOCKS = 16, POLL_MS = 100, SYNC_BLOCKS = 16 };
 
 /* The head of a state file; a byte for every block follows. Another head: another file, and nothing is kept. */
 struct state_head {
