@@ -132,7 +132,7 @@ int main(int argc, char **argv)
     double start = clock_ms();
     need(cuda_backend_new(&o, &be, &err));
     checkpoint_of_synth(&plan, &ck);
-    need(weights_load(be, ck, NULL, &weights, &err));
+    need(weights_load(be, ck, NULL, NULL, &weights, &err));
     printf("loaded in %.1f s\n", (clock_ms() - start) / 1e3);
     float *logits = calloc((size_t)shape_logits_ld(&be->shape), sizeof *logits);
     for (int i = 0; i < MAX_SEQS; i++) need(be->ops->seq_new(be, &s[i], &err));
