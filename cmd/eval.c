@@ -41,7 +41,7 @@ lily_status eval_text(const struct eval_args *a, const struct bundle *b, const c
 {
     struct buf text = {0};
     lily_status st = strcmp(file, "-") == 0 ? read_stdin(&text, err) : file_read(file, MAX_INPUT_BYTES, &text, err);
-    if (st == LILY_OK) tokenizer_encode(b->tokenizer, buf_str(&text), text.len, out);
+    if (st == LILY_OK) st = tokenizer_encode(b->tokenizer, buf_str(&text), text.len, out, err);
     buf_free(&text);
     LILY_TRY(st);
     size_t most = a->max_tokens ? (size_t)a->max_tokens : MAX_EVAL_TOKENS;

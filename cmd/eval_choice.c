@@ -104,14 +104,14 @@ static lily_status score_ending(struct bundle *b, const struct question *q, int 
 {
     struct ids before = {0}, all = {0};
     struct buf text = {0};
-    tokenizer_encode(b->tokenizer, buf_str(&q->context), q->context.len, &before);
     buf_add(&text, buf_str(&q->context), q->context.len);
     buf_add(&text, buf_str(&q->endings[i]), q->endings[i].len);
-    tokenizer_encode(b->tokenizer, buf_str(&text), text.len, &all);
+    lily_status st = tokenizer_encode(b->tokenizer, buf_str(&q->context), q->context.len, &before, err);
+    if (st == LILY_OK) st = tokenizer_encode(b->tokenizer, buf_str(&text), text.len, &all, err);
     int first = before.n < 1 ? 0 : before.n < all.n ? (int)before.n - 1 : (int)all.n - 2;
     struct scoring s = {&all, b->config.shape.vocab, 0};
     struct score_request r = {all.data, (int)all.n, first < 0 ? 0 : first, interrupt_flag(), add_row, &s};
-    lily_status st = score_sequence(b->model, &r, err);
+    if (st == LILY_OK) st = score_sequence(b->model, &r, err);
     *out = s.sum;
     ids_free(&before);
     ids_free(&all);

@@ -112,10 +112,7 @@ static lily_status ask(const struct run_args *a, int n, char **words, struct que
 static lily_status make_prompt(const struct run_args *a, const struct bundle *b, const struct question *q, struct prompt *out,
                                struct lily_err *err)
 {
-    if (a->raw) {
-        prompt_raw(b, buf_str(&q->text), q->text.len, out);
-        return LILY_OK;
-    }
+    if (a->raw) return prompt_raw(b, buf_str(&q->text), q->text.len, out, err);
     struct template_options opt = q->body.request.options;
     if (a->think_given) opt.no_thinking = !a->think;
     return prompt_render(b, q->messages ? q->messages : q->body.request.messages, q->body.request.tools, &opt, out, err);

@@ -74,9 +74,10 @@ static lily_status run_tokenize(void *args, int n, char **words, struct lily_err
     lily_status st = LILY_OK;
     if (n) buf_addz(&text, words[0]);
     else st = read_stdin(&text, err);
+    if (st == LILY_OK)
+        st = a->special ? tokenizer_encode_special(b.tokenizer, buf_str(&text), text.len, &ids, err)
+                        : tokenizer_encode(b.tokenizer, buf_str(&text), text.len, &ids, err);
     if (st == LILY_OK) {
-        if (a->special) tokenizer_encode_special(b.tokenizer, buf_str(&text), text.len, &ids);
-        else tokenizer_encode(b.tokenizer, buf_str(&text), text.len, &ids);
         if (a->common.json) print_as_json(b.tokenizer, &ids);
         else print_lines(b.tokenizer, &ids);
     }

@@ -21,16 +21,36 @@ void buf_clear(struct buf *b)
     if (b->data) b->data[0] = 0;
 }
 
-void buf_reserve(struct buf *b, size_t extra)
+/* The capacity that holds extra more bytes and the NUL. */
+static size_t cap_for(const struct buf *b, size_t extra)
 {
     /* A sum that wraps is a request that no machine can serve: it ends as every other lack of memory does. */
-    size_t need = extra < SIZE_MAX / 4 - b->len ? b->len + extra + 1 : SIZE_MAX;
-    if (need <= b->cap) return;
+    if (extra >= SIZE_MAX / 4 - b->len) return SIZE_MAX;
     size_t cap = b->cap ? b->cap : 64;
-    while (cap < need && need != SIZE_MAX) cap += cap / 2 + 64;
-    b->data = mem_resize(b->data, need == SIZE_MAX ? need : cap);
+    while (cap < b->len + extra + 1) cap += cap / 2 + 64;
+    return cap;
+}
+
+static void set_room(struct buf *b, char *data, size_t cap)
+{
+    b->data = data;
     b->cap = cap;
     b->data[b->len] = 0;
+}
+
+void buf_reserve(struct buf *b, size_t extra)
+{
+    size_t cap = cap_for(b, extra);
+    if (cap > b->cap) set_room(b, mem_resize(b->data, cap), cap);
+}
+
+bool buf_try_reserve(struct buf *b, size_t extra)
+{
+    size_t cap = cap_for(b, extra);
+    if (cap <= b->cap) return true;
+    char *data = mem_try_resize(b->data, cap, 1);
+    if (data) set_room(b, data, cap);
+    return data != NULL;
 }
 
 void buf_add(struct buf *b, const void *data, size_t n)

@@ -6,6 +6,7 @@
 #ifndef LILY_BASE_BUF_H
 #define LILY_BASE_BUF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct buf {
@@ -17,6 +18,7 @@ struct buf {
 void buf_free(struct buf *b);
 void buf_clear(struct buf *b); /* keeps the memory */
 void buf_reserve(struct buf *b, size_t extra); /* room for extra more bytes and the NUL */
+bool buf_try_reserve(struct buf *b, size_t extra); /* the same, but false when there is no memory */
 void buf_add(struct buf *b, const void *data, size_t n);
 void buf_addz(struct buf *b, const char *s);
 void buf_addc(struct buf *b, char c);

@@ -45,6 +45,12 @@ void *mem_try(size_t n, size_t size)
     return calloc(n ? n : 1, size ? size : 1);
 }
 
+void *mem_try_resize(void *p, size_t n, size_t size)
+{
+    if (size && n > SIZE_MAX / size) return NULL;
+    return realloc(p, n && size ? n * size : 1);
+}
+
 /* Sanitizers watch the heap, not mappings: there, big blocks come from it. */
 #ifdef LILY_SAN
 static void *map_big(size_t n_bytes)

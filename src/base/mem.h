@@ -15,6 +15,7 @@ void *mem_resize(void *p, size_t n_bytes);      /* realloc that never returns NU
 char *mem_dup(const char *s, size_t n);         /* copy of n bytes plus a NUL; owned by the caller */
 char *mem_dupz(const char *s);                  /* copy of a C string; owned by the caller */
 void *mem_try(size_t n, size_t size);           /* zeroed n*size bytes, or NULL on overflow or lack of memory */
+void *mem_try_resize(void *p, size_t n, size_t size); /* realloc to n*size bytes, or NULL likewise: then p is as before */
 
 /*
  * A large block aligned to 64 bytes, on huge pages where the system offers them; zeroed. Freed with mem_big_free with

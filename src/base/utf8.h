@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 
+enum { UTF8_MAX = 4 }; /* bytes of a character */
 #define UTF8_INVALID UINT32_MAX /* no character here: the bytes can never be one */
 #define UTF8_PARTIAL (UINT32_MAX - 1) /* the text ends inside a character that is right so far */
 
@@ -20,7 +21,8 @@ bool utf8_valid(const char *s, size_t n);
 /* How many of the n bytes from s on are ASCII before the first one that is not. */
 size_t utf8_ascii_run(const char *s, size_t n);
 void utf8_add(struct buf *out, uint32_t code_point); /* appends a valid code point */
-/* Appends n bytes; each invalid sequence, and a partial one at the end, becomes U+FFFD. */
+/* Appends n bytes; each invalid sequence, and a partial one at the end, becomes U+FFFD: at most UTF8_REPAIRED bytes for each. */
+enum { UTF8_REPAIRED = 3 };
 void utf8_add_repaired(struct buf *out, const char *s, size_t n);
 
 #endif

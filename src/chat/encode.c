@@ -36,15 +36,16 @@ static void place_marks(struct encoder *e, size_t before)
 }
 
 /* Encodes the run of text from done to end. */
-static void flush(struct encoder *e, size_t end)
+static lily_status flush(struct encoder *e, size_t end, struct lily_err *err)
 {
-    if (end == e->done) return;
+    if (end == e->done) return LILY_OK;
     place_marks(e, end);
-    tokenizer_encode(e->t, e->r->text.data + e->done, end - e->done, e->out);
+    LILY_TRY(tokenizer_encode(e->t, e->r->text.data + e->done, end - e->done, e->out, err));
     e->done = end;
+    return LILY_OK;
 }
 
-void rendering_encode(const struct rendering *r, const struct tokenizer *t, struct ids *out, struct mark *marks)
+lily_status rendering_encode(const struct rendering *r, const struct tokenizer *t, struct ids *out, struct mark *marks, struct lily_err *err)
 {
     struct encoder e = {.r = r, .t = t, .out = out, .first = out->n, .marks = marks};
     size_t at = 0, len;
@@ -59,13 +60,14 @@ void rendering_encode(const struct rendering *r, const struct tokenizer *t, stru
                 at++;
                 continue;
             }
-            flush(&e, at);
+            LILY_TRY(flush(&e, at, err));
             place_marks(&e, at + 1);
-            ids_add(out, id);
+            if (!ids_try_append(out, &id, 1)) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %zu tokens", out->n + 1);
             at = e.done = at + len;
         }
         at = end;
     }
-    flush(&e, r->text.len);
+    LILY_TRY(flush(&e, r->text.len, err));
     place_marks(&e, SIZE_MAX);
+    return LILY_OK;
 }

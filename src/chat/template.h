@@ -86,7 +86,8 @@ void rendering_free(struct rendering *r);
  * equal tokenizer_encode_special of the joined text.
  *
  * marks (array of r->n_marks, or NULL) gets r->marks with token positions, counted from the first id of this rendering.
+ * Fails for lack of memory alone; then out may hold the beginning.
  */
-void rendering_encode(const struct rendering *r, const struct tokenizer *t, struct ids *out, struct mark *marks);
+lily_status rendering_encode(const struct rendering *r, const struct tokenizer *t, struct ids *out, struct mark *marks, struct lily_err *err);
 
 #endif

@@ -123,9 +123,8 @@ static lily_status close_thinking(const struct answer_job *job, struct taker *t,
     static const char closing[] = "\n</think>\n\n";
     struct answer *out = t->out;
     struct ids ids = {0};
-    lily_status st = LILY_OK;
-    tokenizer_encode_special(job->bundle->tokenizer, closing, sizeof closing - 1, &ids);
-    if (job->max_tokens && out->ids.n + ids.n >= (size_t)job->max_tokens) st = LILY_ERR_LIMIT;
+    lily_status st = tokenizer_encode_special(job->bundle->tokenizer, closing, sizeof closing - 1, &ids, err);
+    if (st == LILY_OK && job->max_tokens && out->ids.n + ids.n >= (size_t)job->max_tokens) st = LILY_ERR_LIMIT;
     for (size_t i = 0; st == LILY_OK && i < ids.n; i++) st = session_step(job->session, ids.data[i], err);
     if (st == LILY_OK) {
         ids_append(&out->ids, ids.data, ids.n);

@@ -147,8 +147,10 @@ lily_status lily_tokenize(const lily_model *m, const char *text, size_t n, int s
                           struct lily_err *err)
 {
     struct ids list = {0};
-    if (special) tokenizer_encode_special(m->bundle.tokenizer, text, n, &list);
-    else tokenizer_encode(m->bundle.tokenizer, text, n, &list);
+    lily_status st = special ? tokenizer_encode_special(m->bundle.tokenizer, text, n, &list, err)
+                             : tokenizer_encode(m->bundle.tokenizer, text, n, &list, err);
+    if (st != LILY_OK) ids_free(&list);
+    LILY_TRY(st);
     *n_ids = list.n;
     *ids = list.data ? list.data : mem_try(1, sizeof **ids);
     if (!*ids) LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for the ids of a text");
@@ -225,7 +227,11 @@ lily_status lily_prompt_raw(const lily_model *m, const char *text, size_t n, lil
     if (n == 0) LILY_FAIL(err, LILY_ERR_USAGE, "an empty prompt: at least one token is needed");
     lily_prompt *p = mem_new(sizeof *p);
     buf_add(&p->raw, text, n);
-    prompt_raw(&m->bundle, text, n, &p->prompt);
+    lily_status st = prompt_raw(&m->bundle, text, n, &p->prompt, err);
+    if (st != LILY_OK) {
+        lily_prompt_free(p);
+        return st;
+    }
     *out = p;
     return LILY_OK;
 }

@@ -15,16 +15,20 @@ lily_status prompt_render(const struct bundle *b, const struct json *messages, c
     int n = out->rendering.n_marks;
     out->marks = mem_new(sizeof *out->marks * (size_t)(n + 1));
     out->positions = mem_new(sizeof *out->positions * (size_t)(n + 1));
-    rendering_encode(&out->rendering, b->tokenizer, &out->ids, out->marks);
+    lily_status st = rendering_encode(&out->rendering, b->tokenizer, &out->ids, out->marks, err);
+    if (st != LILY_OK) prompt_free(out);
+    LILY_TRY(st);
     for (int i = 0; i < n; i++) out->positions[i] = (int)out->marks[i].at;
     out->thinking_open = !opt->no_generation_prompt && !opt->no_thinking;
     return LILY_OK;
 }
 
-void prompt_raw(const struct bundle *b, const char *text, size_t n, struct prompt *out)
+lily_status prompt_raw(const struct bundle *b, const char *text, size_t n, struct prompt *out, struct lily_err *err)
 {
     memset(out, 0, sizeof *out);
-    tokenizer_encode_special(b->tokenizer, text, n, &out->ids);
+    lily_status st = tokenizer_encode_special(b->tokenizer, text, n, &out->ids, err);
+    if (st != LILY_OK) prompt_free(out);
+    return st;
 }
 
 void prompt_free(struct prompt *p)

@@ -1,6 +1,6 @@
 /*
  * A prompt as the model reads it: the rendered text, its token ids, and the marks before which state is worth saving.
- * Owned: prompt_free. Any thread.
+ * Owned: prompt_free, but for one that could not be made. Any thread.
  */
 #ifndef LILY_RUN_PROMPT_H
 #define LILY_RUN_PROMPT_H
@@ -20,7 +20,7 @@ struct prompt {
 lily_status prompt_render(const struct bundle *b, const struct json *messages, const struct json *tools,
                           struct template_options *opt, struct prompt *out, struct lily_err *err);
 /* A text as it is, in which special tokens are tokens. */
-void prompt_raw(const struct bundle *b, const char *text, size_t n, struct prompt *out);
+lily_status prompt_raw(const struct bundle *b, const char *text, size_t n, struct prompt *out, struct lily_err *err);
 void prompt_free(struct prompt *p);
 
 #endif

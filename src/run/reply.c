@@ -79,13 +79,15 @@ static bool is_closing(const struct reply *r)
     return r->forced < r->closing.n;
 }
 
-static void close_thinking(struct reply *r, enum job_detail why)
+/* False when there is no memory for it: then the thoughts go on. */
+static bool close_thinking(struct reply *r, enum job_detail why)
 {
     static const char text[] = "\n</think>\n\n";
     ids_clear(&r->closing);
-    tokenizer_encode_special(r->texts->tokenizer, text, sizeof text - 1, &r->closing);
     r->forced = 0;
+    if (tokenizer_encode_special(r->texts->tokenizer, text, sizeof text - 1, &r->closing, NULL) != LILY_OK) return false;
     r->detail = why;
+    return true;
 }
 
 int32_t reply_forced(struct reply *r, bool *closes)
@@ -98,10 +100,7 @@ int32_t reply_forced(struct reply *r, bool *closes)
 
 bool reply_end_of_turn(struct reply *r)
 {
-    if (place(r) == OUTPUT_IN_REASONING && r->closing.n == 0) {
-        close_thinking(r, JOB_CLOSED_AT_END);
-        return true;
-    }
+    if (place(r) == OUTPUT_IN_REASONING && r->closing.n == 0 && close_thinking(r, JOB_CLOSED_AT_END)) return true;
     r->finish = FINISH_STOP;
     return false;
 }

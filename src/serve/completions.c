@@ -45,8 +45,7 @@ static lily_status add_prompt(struct call *c, struct many *m, const struct json 
         if (suffix) buf_addz(text, "<|fim_prefix|>");
         buf_add(text, json_string(v), json_string_len(v));
         if (suffix) buf_printf(text, "<|fim_suffix|>%s<|fim_middle|>", suffix);
-        tokenizer_encode_special(t, buf_str(text), text->len, ids);
-        return LILY_OK;
+        return tokenizer_encode_special(t, buf_str(text), text->len, ids, err);
     }
     for (size_t i = 0; i < json_size(v); i++) {
         int64_t id = json_int(json_at(v, i));

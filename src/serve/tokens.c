@@ -29,8 +29,12 @@ void tokenize_prepare(struct call *c)
         return;
     }
     const struct tokenizer *t = c->server->texts->tokenizer;
-    if (special) tokenizer_encode_special(t, json_string(v), json_string_len(v), &c->ids);
-    else tokenizer_encode(t, json_string(v), json_string_len(v), &c->ids);
+    st = special ? tokenizer_encode_special(t, json_string(v), json_string_len(v), &c->ids, &err)
+                 : tokenizer_encode(t, json_string(v), json_string_len(v), &c->ids, &err);
+    if (st != LILY_OK) {
+        call_fail(c, &err);
+        return;
+    }
     buf_addz(&c->reply, "{\"tokens\":");
     put_ids(&c->ids, &c->reply);
     buf_printf(&c->reply, ",\"count\":%zu}", c->ids.n);

@@ -163,14 +163,15 @@ static size_t note_link(const struct image *im, struct bpe_long *w, size_t heape
 }
 
 /* Room for n bytes: the heap starts with n - 1 pairs, and each merge takes one entry out and puts at most two in. */
-static void reserve(struct bpe_long *w, size_t n)
+static bool reserve(struct bpe_long *w, size_t n)
 {
-    if (n <= w->cap) return;
+    if (n <= w->cap) return true;
     free(w->links);
     free(w->heap);
-    w->links = mem_resize(NULL, n * sizeof *w->links);
-    w->heap = mem_resize(NULL, 2 * n * sizeof *w->heap);
-    w->cap = n;
+    w->links = mem_try_resize(NULL, n, sizeof *w->links);
+    w->heap = mem_try_resize(NULL, 2 * n, sizeof *w->heap);
+    w->cap = w->links && w->heap ? n : 0;
+    return w->cap > 0;
 }
 
 static size_t begin_long(const struct image *im, struct bpe_long *w, const uint8_t *piece, uint32_t n)
@@ -188,9 +189,9 @@ static size_t begin_long(const struct image *im, struct bpe_long *w, const uint8
     return heaped;
 }
 
-static void encode_long(const struct image *im, struct bpe_long *w, const uint8_t *piece, uint32_t n, struct ids *out)
+static bool encode_long(const struct image *im, struct bpe_long *w, const uint8_t *piece, uint32_t n, struct ids *out)
 {
-    reserve(w, n);
+    if (!reserve(w, n)) return false;
     struct link *links = w->links;
     size_t heaped = begin_long(im, w, piece, n);
     while (heaped) {
@@ -208,20 +209,25 @@ static void encode_long(const struct image *im, struct bpe_long *w, const uint8_
         heaped = note_link(im, w, heaped, at);
         if (links[at].prev != NOWHERE) heaped = note_link(im, w, heaped, links[at].prev);
     }
-    for (uint32_t i = 0; i != NOWHERE; i = links[i].next) ids_add(out, (int32_t)links[i].id);
+    for (uint32_t i = 0; i != NOWHERE; i = links[i].next)
+        if (!ids_try_append(out, &(int32_t){(int32_t)links[i].id}, 1)) return false;
+    return true;
 }
 
-void bpe_batch_ids(const struct image *im, struct bpe_batch *b, int i, struct ids *out)
+bool bpe_batch_ids(const struct image *im, struct bpe_batch *b, int i, struct ids *out)
 {
     const struct bpe_lane *lane = b->lanes + i;
     if (lane->n <= SHORT_PIECE) {
-        for (uint64_t alive = lane->alive; alive; alive &= alive - 1) ids_add(out, (int32_t)lane->id[__builtin_ctzll(alive)]);
-        return;
+        int32_t ids[SHORT_PIECE];
+        size_t n = 0;
+        for (uint64_t alive = lane->alive; alive; alive &= alive - 1) ids[n++] = (int32_t)lane->id[__builtin_ctzll(alive)];
+        return ids_try_append(out, ids, n);
     }
     /* Places are 32 bits wide; a piece of gigabytes is cut. */
     for (size_t at = 0, n; at < lane->n; at += n) {
         n = lane->n - at < MAX_PIECE ? lane->n - at : MAX_PIECE;
-        encode_long(im, b->heap, lane->piece + at, (uint32_t)n, out);
+        if (!encode_long(im, b->heap, lane->piece + at, (uint32_t)n, out)) return false;
     }
     b->steps = b->heap->steps;
+    return true;
 }

@@ -35,7 +35,7 @@ void bpe_batch_free(struct bpe_batch *b);
 void bpe_batch_add(const struct image *im, struct bpe_batch *b, const uint8_t *piece, size_t n);
 /* Merges all that were added. */
 void bpe_batch_run(const struct image *im, struct bpe_batch *b);
-/* Appends the ids of piece i after bpe_batch_run. */
-void bpe_batch_ids(const struct image *im, struct bpe_batch *b, int i, struct ids *out);
+/* Appends the ids of piece i after bpe_batch_run; false when there is no memory. */
+bool bpe_batch_ids(const struct image *im, struct bpe_batch *b, int i, struct ids *out);
 
 #endif

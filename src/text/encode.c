@@ -40,10 +40,11 @@ struct encoder {
 };
 
 /* A share of the text's size, so that a short text does not pay for clearing a large table. */
-static void begin_memo(struct encoder *e, size_t n)
+static bool begin_memo(struct encoder *e, size_t n)
 {
     while (e->memo_bits < MAX_MEMO_BITS && n >> (e->memo_bits + TEXT_PER_MEMO_BITS)) e->memo_bits++;
-    e->memo = mem_new(sizeof *e->memo << e->memo_bits);
+    e->memo = mem_try((size_t)1 << e->memo_bits, sizeof *e->memo);
+    return e->memo != NULL;
 }
 
 static struct memo_slot *memo_of(const struct encoder *e, const struct pending *w)
@@ -68,15 +69,11 @@ static void look_up(struct encoder *e, struct pending *w)
 }
 
 /* Appends the ids of a piece; a merged one stays in the memo for the next time, if asked for again after this batch. */
-static void emit(struct encoder *e, struct pending *w)
+static bool emit(struct encoder *e, struct pending *w)
 {
-    if (w->id < PIECE_PARTS) {
-        ids_add(e->out, (int32_t)w->id);
-    } else if (w->memo) {
-        ids_append(e->out, w->memo->ids, w->memo->n_ids);
-    } else {
-        bpe_batch_ids(&e->t->image, e->bpe, w->lane, e->out);
-    }
+    if (w->id < PIECE_PARTS) return ids_try_append(e->out, &(int32_t){(int32_t)w->id}, 1);
+    if (w->memo) return ids_try_append(e->out, w->memo->ids, w->memo->n_ids);
+    return bpe_batch_ids(&e->t->image, e->bpe, w->lane, e->out);
 }
 
 static void remember(struct encoder *e, const struct pending *w, const int32_t *ids, size_t n_ids)
@@ -89,14 +86,15 @@ static void remember(struct encoder *e, const struct pending *w, const int32_t *
     memcpy(memo->ids, ids, n_ids * sizeof *ids);
 }
 
-static void finish_batch(struct encoder *e)
+/* This and what calls it: false when there is no memory. */
+static bool finish_batch(struct encoder *e)
 {
     size_t begin[BPE_LANES + 1];
     for (int i = 0; i < e->n_pending; i++) look_up(e, &e->pending[i]);
     bpe_batch_run(&e->t->image, e->bpe);
     for (int i = 0; i < e->n_pending; i++) {
         begin[i] = e->out->n;
-        emit(e, &e->pending[i]);
+        if (!emit(e, &e->pending[i])) return false;
     }
     begin[e->n_pending] = e->out->n;
     /* Only now: until here pieces may use what the slots hold. */
@@ -105,9 +103,10 @@ static void finish_batch(struct encoder *e)
         if (w->id >= PIECE_PARTS && !w->memo) remember(e, w, e->out->data + begin[i], begin[i + 1] - begin[i]);
     }
     e->n_pending = e->bpe->n = 0;
+    return true;
 }
 
-static void add_piece(struct encoder *e, const uint8_t *p, size_t n)
+static bool add_piece(struct encoder *e, const uint8_t *p, size_t n)
 {
     const struct image *im = &e->t->image;
     struct pending *w = &e->pending[e->n_pending++];
@@ -115,7 +114,7 @@ static void add_piece(struct encoder *e, const uint8_t *p, size_t n)
     w->n = n;
     w->key = piece_key(im->head->seed, p, n);
     __builtin_prefetch(im->pieces + piece_home(im->head, w->key));
-    if (e->n_pending == BPE_LANES) finish_batch(e);
+    return e->n_pending < BPE_LANES || finish_batch(e);
 }
 
 /*
@@ -130,50 +129,61 @@ static size_t ascii_word(const char *text, size_t n, size_t at)
 }
 
 /* Text between added tokens. */
-static void encode_segment(struct encoder *e, const char *text, size_t n)
+static bool encode_segment(struct encoder *e, const char *text, size_t n)
 {
     if (e->t->nfc) text = nfc_text(e->t->nfc, text, &n, &e->normal);
+    if (!text) return false;
     for (size_t at = 0, end; at < n; at = end) {
         end = ascii_word(text, n, at);
         if (end == at) end = split_next(e->split, text, n, at);
-        add_piece(e, (const uint8_t *)text + at, end - at);
+        if (end == 0 || !add_piece(e, (const uint8_t *)text + at, end - at)) return false;
     }
-    finish_batch(e);
+    return finish_batch(e);
 }
 
-static void encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *out)
+static bool encode_valid(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *out)
 {
-    struct buf repaired = {0};
-    if (!n) return;
-    if (!utf8_valid(text, n)) {
-        utf8_add_repaired(&repaired, text, n);
-        text = repaired.data;
-        n = repaired.len;
-    }
     struct encoder e = {.t = t, .out = out, .split = split_begin(t->splitter), .bpe = bpe_batch_new()};
-    begin_memo(&e, n);
+    bool fits = begin_memo(&e, n);
     size_t at = 0;
-    while (at < n) {
+    while (fits && at < n) {
         size_t len = 0, next = n;
         int32_t id = -1;
         if (special) next = added_find(t->added, text, n, at, &len, &id);
-        encode_segment(&e, text + at, next - at);
-        if (next < n) ids_add(out, id);
+        fits = encode_segment(&e, text + at, next - at) && (next == n || ids_try_append(out, &id, 1));
         at = next + len;
     }
     split_end(e.split);
     bpe_batch_free(e.bpe);
     free(e.memo);
     buf_free(&e.normal);
+    return fits;
+}
+
+static lily_status encode(const struct tokenizer *t, const char *text, size_t n, bool special, struct ids *out, struct lily_err *err)
+{
+    struct buf repaired = {0};
+    size_t before = out->n;
+    bool fits = true;
+    if (!n) return LILY_OK;
+    if (utf8_valid(text, n)) {
+        fits = encode_valid(t, text, n, special, out);
+    } else if ((fits = buf_try_reserve(&repaired, n * UTF8_REPAIRED))) {
+        utf8_add_repaired(&repaired, text, n);
+        fits = encode_valid(t, repaired.data, repaired.len, special, out);
+    }
     buf_free(&repaired);
+    if (fits) return LILY_OK;
+    out->n = before;
+    LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for the tokens of a text of %zu bytes", n);
 }
 
-void tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, struct ids *out)
+lily_status tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, struct ids *out, struct lily_err *err)
 {
-    encode(t, text, n, false, out);
+    return encode(t, text, n, false, out, err);
 }
 
-void tokenizer_encode_special(const struct tokenizer *t, const char *text, size_t n, struct ids *out)
+lily_status tokenizer_encode_special(const struct tokenizer *t, const char *text, size_t n, struct ids *out, struct lily_err *err)
 {
-    encode(t, text, n, true, out);
+    return encode(t, text, n, true, out, err);
 }

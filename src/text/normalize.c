@@ -54,11 +54,14 @@ struct chars {
     size_t n, cap;
 };
 
-static void decompose(struct chars *out, int32_t c)
+static bool decompose(struct chars *out, int32_t c)
 {
     if (out->cap - out->n < MAX_DECOMPOSED) {
-        out->cap = out->cap * 2 + 64;
-        out->data = mem_resize(out->data, out->cap * sizeof *out->data);
+        size_t cap = out->cap * 2 + 64;
+        int32_t *data = mem_try_resize(out->data, cap, sizeof *data);
+        if (!data) return false;
+        out->data = data;
+        out->cap = cap;
     }
     int last_boundclass = 0;
     utf8proc_ssize_t k = utf8proc_decompose_char(c, out->data + out->n, MAX_DECOMPOSED,
@@ -69,6 +72,7 @@ static void decompose(struct chars *out, int32_t c)
         k = 1;
     }
     out->n += (size_t)k;
+    return true;
 }
 
 static uint8_t class_of(int32_t c)
@@ -77,8 +81,8 @@ static uint8_t class_of(int32_t c)
     return cls && is_newer((uint32_t)c) ? 0 : cls;
 }
 
-/* Stable sort of one run of combining characters by class. */
-static void sort_run(int32_t *c, size_t n)
+/* Stable sort of one run of combining characters by class; false when there is no memory. */
+static bool sort_run(int32_t *c, size_t n)
 {
     if (n <= SHORT_RUN) {
         for (size_t i = 1; i < n; i++) {
@@ -88,37 +92,43 @@ static void sort_run(int32_t *c, size_t n)
             for (; j > 0 && class_of(c[j - 1]) > cls; j--) c[j] = c[j - 1];
             c[j] = x;
         }
-        return;
+        return true;
     }
     size_t at[257] = {0};
-    int32_t *copy = mem_new(n * sizeof *copy);
+    int32_t *copy = mem_try(n, sizeof *copy);
+    if (!copy) return false;
     for (size_t i = 0; i < n; i++) at[class_of(copy[i] = c[i]) + 1]++;
     for (int k = 1; k < 257; k++) at[k] += at[k - 1];
     for (size_t i = 0; i < n; i++) c[at[class_of(copy[i])]++] = copy[i];
     free(copy);
+    return true;
 }
 
-static void reorder(struct chars *chars)
+static bool reorder(struct chars *chars)
 {
     size_t i = 0;
     while (i < chars->n) {
         size_t end = i;
         while (end < chars->n && class_of(chars->data[end])) end++;
-        if (end - i > 1) sort_run(chars->data + i, end - i);
+        if (end - i > 1 && !sort_run(chars->data + i, end - i)) return false;
         i = end + 1;
     }
+    return true;
 }
 
-/* Appends the NFC of the stretch text[0 … n). */
-static void normalize_stretch(const char *text, size_t n, struct chars *chars, struct buf *out)
+/* Appends the NFC of the stretch text[0 … n); false when there is no memory. */
+static bool normalize_stretch(const char *text, size_t n, struct chars *chars, struct buf *out)
 {
     size_t used;
     chars->n = 0;
-    for (size_t i = 0; i < n; i += used) decompose(chars, (int32_t)utf8_decode(text + i, n - i, &used));
-    reorder(chars);
+    for (size_t i = 0; i < n; i += used)
+        if (!decompose(chars, (int32_t)utf8_decode(text + i, n - i, &used))) return false;
+    if (!reorder(chars)) return false;
     utf8proc_ssize_t k =
         utf8proc_normalize_utf32(chars->data, (utf8proc_ssize_t)chars->n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    if (k > 0 && !buf_try_reserve(out, (size_t)k * UTF8_MAX)) return false;
     for (utf8proc_ssize_t i = 0; i < k; i++) utf8_add(out, (uint32_t)chars->data[i]);
+    return true;
 }
 
 /* Class 0, its own NFC, not the second of a composing pair (utf8proc marks those in comb_index, but for Hangul's). */
@@ -132,8 +142,7 @@ static bool compute_inert(int32_t c, struct chars *chars, struct buf out[2])
     buf_clear(&out[0]);
     buf_clear(&out[1]);
     utf8_add(&out[0], (uint32_t)c);
-    normalize_stretch(out[0].data, out[0].len, chars, &out[1]);
-    return strcmp(out[0].data, out[1].data) == 0;
+    return normalize_stretch(out[0].data, out[0].len, chars, &out[1]) && strcmp(out[0].data, out[1].data) == 0;
 }
 
 struct nfc *nfc_new(void)
@@ -181,6 +190,13 @@ static size_t end_of_stretch(const struct nfc *nfc, const char *text, size_t n, 
     return at;
 }
 
+static bool add_text(struct buf *out, const char *text, size_t n)
+{
+    if (!buf_try_reserve(out, n)) return false;
+    buf_add(out, text, n);
+    return true;
+}
+
 const char *nfc_text(const struct nfc *nfc, const char *text, size_t *n, struct buf *scratch)
 {
     size_t before, at = find_stretch(nfc, text, *n, 0, &before);
@@ -188,16 +204,16 @@ const char *nfc_text(const struct nfc *nfc, const char *text, size_t *n, struct 
     struct chars chars = {0};
     size_t done = 0;
     buf_clear(scratch);
-    buf_reserve(scratch, *n + *n / 8);
-    while (at < *n) {
+    bool fits = buf_try_reserve(scratch, *n + *n / 8);
+    while (fits && at < *n) {
         size_t end = end_of_stretch(nfc, text, *n, at);
-        buf_add(scratch, text + done, before - done);
-        normalize_stretch(text + before, end - before, &chars, scratch);
+        fits = add_text(scratch, text + done, before - done) && normalize_stretch(text + before, end - before, &chars, scratch);
         done = end;
         at = find_stretch(nfc, text, *n, end, &before);
     }
-    buf_add(scratch, text + done, *n - done);
+    fits = fits && add_text(scratch, text + done, *n - done);
     free(chars.data);
+    if (!fits) return NULL;
     *n = scratch->len;
     return scratch->data;
 }

@@ -18,7 +18,7 @@ void nfc_free(struct nfc *nfc);
 
 /*
  * The NFC of n bytes of well-formed UTF-8: returns text itself when it is normal, else scratch's bytes (cleared first);
- * *n becomes the new length. Time O(n), memory O(longest run of combining characters).
+ * *n becomes the new length. NULL when there is no memory. Time O(n), memory O(longest run of combining characters).
  */
 const char *nfc_text(const struct nfc *nfc, const char *text, size_t *n, struct buf *scratch);
 

@@ -8,7 +8,6 @@
 #include <pcre2.h>
 
 #include "base/mem.h"
-#include "base/utf8.h"
 
 const char SPLIT_PATTERN[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}"
                              "\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
@@ -111,12 +110,6 @@ size_t split_next(struct split_run *r, const char *text, size_t n, size_t pos)
         if (r->splitter->jit) rc = pcre2_jit_match(code, (PCRE2_SPTR)text, n, pos, 0, r->match, r->context);
         if (rc < 0) rc = pcre2_match(code, (PCRE2_SPTR)text, n, pos, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, r->match, r->context);
     }
-    if (rc > 0) {
-        size_t end = pcre2_get_ovector_pointer(r->match)[1];
-        if (end > pos) return end;
-    }
-    /* Some alternative takes every character, so only lack of memory leads here: one character is a piece. */
-    size_t used;
-    utf8_decode(text + pos, n - pos, &used);
-    return pos + used;
+    /* Some alternative takes every character, so nothing else can fail. */
+    return rc > 0 ? pcre2_get_ovector_pointer(r->match)[1] : 0;
 }

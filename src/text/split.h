@@ -23,7 +23,7 @@ struct split_run; /* match state of one thread; owned by the caller of split_beg
 struct split_run *split_begin(const struct splitter *s);
 void split_end(struct split_run *r);
 
-/* The end of the piece that begins at pos < n; text is well-formed UTF-8 and pos starts a character. Always > pos. */
+/* The end of the piece that begins at pos < n; text is well-formed UTF-8 and pos starts a character. 0: no memory. */
 size_t split_next(struct split_run *r, const char *text, size_t n, size_t pos);
 
 #endif

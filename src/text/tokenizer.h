@@ -26,6 +26,7 @@ struct ids {
 };
 void ids_add(struct ids *ids, int32_t id);
 void ids_append(struct ids *ids, const int32_t *data, size_t n);
+bool ids_try_append(struct ids *ids, const int32_t *data, size_t n); /* the same, but false when there is no memory */
 void ids_clear(struct ids *ids); /* keeps the memory */
 void ids_free(struct ids *ids);
 
@@ -52,11 +53,11 @@ bool tokenizer_is_special(const struct tokenizer *t, int32_t id); /* an added to
 
 /*
  * Appends the ids of n bytes of text. Invalid UTF-8 is never an error: each maximal invalid sequence is encoded as U+FFFD.
- * Memory is O(n), time O(n log n) at worst.
+ * Memory is O(n), time O(n log n) at worst. Fails for lack of memory alone; then out is as it was.
  */
-void tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, struct ids *out);
+lily_status tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, struct ids *out, struct lily_err *err);
 /* The same, but the spelling of an added token is that token. */
-void tokenizer_encode_special(const struct tokenizer *t, const char *text, size_t n, struct ids *out);
+lily_status tokenizer_encode_special(const struct tokenizer *t, const char *text, size_t n, struct ids *out, struct lily_err *err);
 
 /* Appends the text of ids: valid UTF-8 (what is not becomes U+FFFD). special: also write tokens with special: true. */
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, size_t n, bool special, struct buf *out);

@@ -267,6 +267,20 @@ def test_idle_connections_give_way():
     assert few.stop() == 0
 
 
+def test_no_memory_for_a_prompt():
+    """That request is refused, the others go on."""
+    if SAN:
+        return  # needs more addresses than any limit could leave
+    few = Server({}, args=["--threads", "1"], wrap=["sh", "-c", 'ulimit -v 1500000; exec "$@"', "sh"])
+    text = "a" * 50_000_000
+    chat = {"messages": [{"role": "user", "content": text}], "max_tokens": 1}
+    for path, body in (("chat/completions", chat), ("messages", chat), ("completions", {"prompt": text}), ("tokenize", {"content": text})):
+        got, value = few.post("/v1/" + path, body)
+        assert got == 503 and "memory" in value["error"]["message"], (got, value)
+        few.ok("/v1/chat/completions", chat_body(["x"]))
+    assert few.stop() == 0
+
+
 def test_cut_requests():
     for data in (b"", b"GET", b"GET / HTTP/1.1\r\n", post(TOKENIZE)[:-3], b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe"):
         assert talk(data) == b""

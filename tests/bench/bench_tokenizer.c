@@ -53,7 +53,7 @@ static void measure(const struct tokenizer *t, const char *path)
         ids_clear(&ids);
         buf_clear(&back);
         double start = cpu_ms();
-        tokenizer_encode_special(t, text.data, text.len, &ids);
+        tokenizer_encode_special(t, text.data, text.len, &ids, NULL);
         double middle = cpu_ms();
         tokenizer_decode(t, ids.data, ids.n, true, &back);
         double end = cpu_ms();

@@ -102,6 +102,12 @@ err=$(cat "$tmp/err") out=$(cat "$tmp/out")
 expect 'no room for the tokenizer cache: the answer' has "$out" '"h"'
 expect 'no room for the tokenizer cache: said' has "$err" 'not kept'
 expect 'no room for the tokenizer cache: nothing left behind' is "$(find "$XDG_CACHE_HOME" -type f)" ''
+head -c 10000000 /dev/zero | tr '\0' a >"$tmp/long"
+(ulimit -v 250000; "$LILY" tokenize -m $TINY <"$tmp/long" 2>"$tmp/err" >"$tmp/out")
+rc=$? err=$(cat "$tmp/err") out=$(cat "$tmp/out")
+expect 'no memory for the tokens of a text' fails_with 1 'not enough memory'
+expect 'no memory for the tokens of a text: one line' is "$(wc -l <"$tmp/err")" 1
+rm "$tmp/long"
 "$LILY" help >&- 2>"$tmp/err"
 rc=$? err=$(cat "$tmp/err")
 expect 'stdout closed' fails_with 1 'cannot write to stdout'

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <sys/types.h>
 
-const char *const inject_names[INJECT_CALLS] = {"mem_try", "mmap",   "open",     "read",          "write",
-                                                "fsync",   "rename", "mkostemp", "pthread_create"};
+const char *const inject_names[INJECT_CALLS] = {"mem_try", "mem_try_resize", "mmap",   "open",     "read",
+                                                "write",   "fsync",          "rename", "mkostemp", "pthread_create"};
 
 static int countdown[INJECT_CALLS]; /* 0: idle, 1: the next call fails */
 static int carried_errno;
@@ -42,6 +42,13 @@ void *__wrap_mem_try(size_t n, size_t size);
 void *__wrap_mem_try(size_t n, size_t size)
 {
     return fails(INJECT_MEM_TRY) ? NULL : __real_mem_try(n, size);
+}
+
+void *__real_mem_try_resize(void *p, size_t n, size_t size);
+void *__wrap_mem_try_resize(void *p, size_t n, size_t size);
+void *__wrap_mem_try_resize(void *p, size_t n, size_t size)
+{
+    return fails(INJECT_MEM_TRY_RESIZE) ? NULL : __real_mem_try_resize(p, n, size);
 }
 
 void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);

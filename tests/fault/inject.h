@@ -9,6 +9,7 @@
 
 enum inject_call {
     INJECT_MEM_TRY,
+    INJECT_MEM_TRY_RESIZE,
     INJECT_MMAP,
     INJECT_OPEN,
     INJECT_READ,

@@ -39,7 +39,7 @@ static void check_text(const struct tokenizer *t, const char *text, size_t n)
 {
     struct ids ids = {0};
     struct buf repaired = {0}, scratch = {0}, back = {0};
-    tokenizer_encode(t, text, n, &ids);
+    tokenizer_encode(t, text, n, &ids, NULL);
     tokenizer_decode(t, ids.data, ids.n, false, &back);
     utf8_add_repaired(&repaired, text, n);
     size_t len = repaired.len;
@@ -47,7 +47,7 @@ static void check_text(const struct tokenizer *t, const char *text, size_t n)
     if (back.len != len || memcmp(buf_str(&back), normal, len) != 0) abort();
     check_stream(t, &ids, &back);
     ids_clear(&ids);
-    tokenizer_encode_special(t, text, n, &ids);
+    tokenizer_encode_special(t, text, n, &ids, NULL);
     for (size_t i = 0; i < ids.n; i++)
         if (!tokenizer_token(t, ids.data[i], &len)) abort();
     ids_free(&ids);

@@ -15,7 +15,7 @@ static void use(struct tokenizer *t)
     static const char text[] = "Hello <think>w\xC3\xB6rld</think> 12\n\n  <|im_end|>";
     struct ids ids = {0};
     struct buf out = {0};
-    tokenizer_encode_special(t, text, sizeof text - 1, &ids);
+    tokenizer_encode_special(t, text, sizeof text - 1, &ids, NULL);
     for (size_t i = 0; i < ids.n; i++)
         if (ids.data[i] < 0 || ids.data[i] >= tokenizer_size(t)) abort();
     tokenizer_decode(t, ids.data, ids.n, true, &out);

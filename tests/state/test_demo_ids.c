@@ -134,7 +134,7 @@ static int setup(void **state)
     for (int i = 0; i < N_PROMPTS; i++) {
         struct rendering r;
         assert_ok(template_render_simple(i % 3 ? NULL : "You are a helpful assistant.", questions[i], &t, &r, &err));
-        rendering_encode(&r, tokenizer, &prompts[i].ids, NULL);
+        rendering_encode(&r, tokenizer, &prompts[i].ids, NULL, NULL);
         rendering_free(&r);
         answer(m, &prompts[i], &whole, &expected[i]);
     }

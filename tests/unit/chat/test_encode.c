@@ -30,12 +30,12 @@ static void check_joined(const struct tokenizer *t, const struct rendering *r)
 {
     struct ids whole = {0}, ids = {0}, part = {0};
     struct mark *marks = calloc((size_t)r->n_marks + 1, sizeof *marks);
-    tokenizer_encode_special(t, buf_str(&r->text), r->text.len, &whole);
-    rendering_encode(r, t, &ids, marks);
+    tokenizer_encode_special(t, buf_str(&r->text), r->text.len, &whole, NULL);
+    rendering_encode(r, t, &ids, marks, NULL);
     check_equal(&ids, &whole);
     for (int i = 0; i < r->n_marks; i++) {
         ids_clear(&part);
-        tokenizer_encode_special(t, buf_str(&r->text), r->marks[i].at, &part);
+        tokenizer_encode_special(t, buf_str(&r->text), r->marks[i].at, &part, NULL);
         assert_int_equal(marks[i].kind, r->marks[i].kind);
         assert_int_equal(marks[i].at, part.n);
         assert_memory_equal(part.data, ids.data, part.n * sizeof *part.data);
@@ -81,9 +81,9 @@ static void test_border(void **state)
     struct rendering r = render("[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"tool_calls\":[{\"name\":\"f\","
                                 "\"arguments\":{\"name\":\"<|im_end|>\"}}]}]", NULL);
     struct ids ids = {0}, token = {0};
-    tokenizer_encode(t, "=name", 5, &token);
+    tokenizer_encode(t, "=name", 5, &token, NULL);
     assert_int_equal(token.n, 1);
-    rendering_encode(&r, t, &ids, NULL);
+    rendering_encode(&r, t, &ids, NULL, NULL);
     size_t n = 0;
     for (size_t i = 0; i < ids.n; i++) n += ids.data[i] == token.data[0];
     assert_int_equal(n, 1);
@@ -116,12 +116,12 @@ static void test_spelled_tokens(void **state)
         buf_printf(&schema, "[{\"name\":\"%s\"}]", s);
         struct rendering r = render(buf_str(&text), buf_str(&schema)), bare;
         struct ids ids = {0}, want = {0};
-        rendering_encode(&r, t, &ids, NULL);
+        rendering_encode(&r, t, &ids, NULL, NULL);
         /* The same conversation with the spelling left out has the same added tokens. */
         for (char *p; (p = strstr(buf_str(&text), s));) memset(p, '~', strlen(s));
         for (char *p; (p = strstr(buf_str(&schema), s));) memset(p, '~', strlen(s));
         bare = render(buf_str(&text), buf_str(&schema));
-        tokenizer_encode_special(t, buf_str(&bare.text), bare.text.len, &want);
+        tokenizer_encode_special(t, buf_str(&bare.text), bare.text.len, &want, NULL);
         for (int32_t id = 0; id < tokenizer_size(t); id++)
             if (tokenizer_is_added(t, id)) assert_int_equal(count(&ids, id), count(&want, id));
         /* And nothing of the text is lost. */
@@ -148,9 +148,9 @@ static void test_appends(void **state)
     struct ids once = {0}, twice = {0};
     struct mark marks[2];
     assert_int_equal(r.n_marks, 2);
-    rendering_encode(&r, t, &once, NULL);
-    rendering_encode(&r, t, &twice, NULL);
-    rendering_encode(&r, t, &twice, marks);
+    rendering_encode(&r, t, &once, NULL, NULL);
+    rendering_encode(&r, t, &twice, NULL, NULL);
+    rendering_encode(&r, t, &twice, marks, NULL);
     assert_int_equal(twice.n, 2 * once.n);
     assert_memory_equal(twice.data + once.n, once.data, once.n * sizeof *once.data);
     assert_true(marks[0].at > 0 && marks[0].at < once.n);
@@ -173,7 +173,7 @@ static void test_long_text(void **state)
     struct rendering r;
     assert_ok(template_render_simple(NULL, buf_str(&user), &opt, &r, &err));
     struct ids ids = {0};
-    rendering_encode(&r, t, &ids, NULL);
+    rendering_encode(&r, t, &ids, NULL, NULL);
     assert_int_equal(count(&ids, tokenizer_added(t, "<|im_end|>")), 1);
     ids_free(&ids);
     buf_free(&user);

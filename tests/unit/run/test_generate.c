@@ -98,7 +98,7 @@ struct run {
 static void run_init(struct run *run, const char *text)
 {
     memset(run, 0, sizeof *run);
-    tokenizer_encode_special(tokenizer, text, strlen(text), &run->session.script);
+    tokenizer_encode_special(tokenizer, text, strlen(text), &run->session.script, NULL);
     run->session.n_tokens = tokenizer_size(tokenizer);
     run->session.logits = calloc((size_t)run->session.n_tokens, sizeof(float));
     run->session.ctx = CTX;

@@ -108,7 +108,7 @@ static void test_long_classes(void **state)
         struct buf text = {0}, back = {0};
         struct ids ids = {0};
         while (text.len < 1 << 18) buf_addz(&text, units[i]);
-        tokenizer_encode_special(real_tokenizer(), text.data, text.len, &ids);
+        tokenizer_encode_special(real_tokenizer(), text.data, text.len, &ids, NULL);
         tokenizer_decode(real_tokenizer(), ids.data, ids.n, true, &back);
         assert_int_equal(back.len, text.len);
         assert_memory_equal(back.data, text.data, text.len);
@@ -199,7 +199,7 @@ static void *encode_often(void *arg)
     static const char text[] = "Threads share one tokenizer: caf\u00E9, \u4E2D\u6587, unspeakablywordlike 123.\n";
     for (int i = 0; i < 300; i++) {
         struct ids ids = {0};
-        tokenizer_encode_special(real_tokenizer(), text, sizeof text - 1, &ids);
+        tokenizer_encode_special(real_tokenizer(), text, sizeof text - 1, &ids, NULL);
         if (expected && (ids.n != expected->n || memcmp(ids.data, expected->data, ids.n * sizeof *ids.data) != 0)) return arg;
         ids_free(&ids);
     }
@@ -212,7 +212,7 @@ static void test_threads(void **state)
     static const char text[] = "Threads share one tokenizer: caf\u00E9, \u4E2D\u6587, unspeakablywordlike 123.\n";
     struct ids expected = {0};
     pthread_t threads[4];
-    tokenizer_encode_special(real_tokenizer(), text, sizeof text - 1, &expected);
+    tokenizer_encode_special(real_tokenizer(), text, sizeof text - 1, &expected, NULL);
     for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, encode_often, &expected), 0);
     for (int i = 0; i < 4; i++) {
         void *failed;

@@ -129,7 +129,7 @@ static bool load_cached(const struct tokenizer_options *opt)
     struct tokenizer *t;
     struct ids ids = {0};
     assert_ok(tokenizer_load("tests/data/tiny", opt, &t, &err));
-    tokenizer_encode_special(t, "a <think>", 9, &ids);
+    tokenizer_encode_special(t, "a <think>", 9, &ids, NULL);
     assert_int_equal(ids.data[ids.n - 1], tokenizer_added(t, "<think>"));
     bool mapped = t->map.data != NULL;
     ids_free(&ids);

@@ -8,7 +8,7 @@ static void check_line(const struct json *line, void *arg)
 {
     struct ids ids = {0};
     const struct json *text = member(line, "text");
-    tokenizer_encode_special(arg, json_string(text), json_string_len(text), &ids);
+    tokenizer_encode_special(arg, json_string(text), json_string_len(text), &ids, NULL);
     assert_ids(&ids, member(line, "ids"), json_string(text));
     ids_free(&ids);
 }
@@ -47,7 +47,7 @@ static void test_no_merges(void **state)
     (void)state;
     struct tokenizer *t = load_from("tests/data/tiny-mlx");
     struct ids ids = {0};
-    tokenizer_encode(t, "Hi", 2, &ids);
+    tokenizer_encode(t, "Hi", 2, &ids, NULL);
     assert_int_equal(ids.n, 2);
     ids_free(&ids);
     tokenizer_free(t);

@@ -9,7 +9,7 @@
 static void encode_json(const struct json *text, struct ids *ids)
 {
     ids_clear(ids);
-    tokenizer_encode_special(real_tokenizer(), json_string(text), json_string_len(text), ids);
+    tokenizer_encode_special(real_tokenizer(), json_string(text), json_string_len(text), ids, NULL);
 }
 
 /* Decodes with special tokens kept and compares. */
@@ -64,7 +64,7 @@ static void check_corpus(const char *file, const struct json *entry, struct buf 
     char hex[65];
     size_t n = (size_t)json_int(member(entry, "bytes"));
     if (text->len < n) fail_msg("%s has %zu bytes, expected %zu", file, text->len, n);
-    tokenizer_encode_special(real_tokenizer(), text->data, n, &ids);
+    tokenizer_encode_special(real_tokenizer(), text->data, n, &ids, NULL);
     if (ids.n != (size_t)json_int(member(entry, "tokens"))) fail_msg("%s: %zu ids", file, ids.n);
     sha256_of(ids.data, ids.n * sizeof *ids.data, hex);
     if (strcmp(hex, json_string(member(entry, "sha256_of_ids_u32le"))) != 0) fail_msg("%s: ids differ", file);
@@ -140,13 +140,13 @@ static void test_user_text(void **state)
     const struct tokenizer *t = real_tokenizer();
     struct ids ids = {0};
     struct buf out = {0};
-    tokenizer_encode(t, text, sizeof text - 1, &ids);
+    tokenizer_encode(t, text, sizeof text - 1, &ids, NULL);
     for (size_t i = 0; i < ids.n; i++) assert_false(tokenizer_is_added(t, ids.data[i]));
     tokenizer_decode(t, ids.data, ids.n, false, &out);
     assert_string_equal(buf_str(&out), text);
     ids_clear(&ids);
     buf_clear(&out);
-    tokenizer_encode_special(t, text, sizeof text - 1, &ids);
+    tokenizer_encode_special(t, text, sizeof text - 1, &ids, NULL);
     assert_int_equal(ids.n, 4);
     assert_int_equal(ids.data[1], 248046);
     assert_int_equal(ids.data[3], 248068);
@@ -163,8 +163,8 @@ static void test_invalid_input(void **state)
     (void)state;
     static const char bad[] = "a\xE2\x82z\xFF\xFE \xF0\x9F\x98", good[] = "a\uFFFDz\uFFFD\uFFFD \uFFFD";
     struct ids a = {0}, b = {0};
-    tokenizer_encode(real_tokenizer(), bad, sizeof bad - 1, &a);
-    tokenizer_encode(real_tokenizer(), good, sizeof good - 1, &b);
+    tokenizer_encode(real_tokenizer(), bad, sizeof bad - 1, &a, NULL);
+    tokenizer_encode(real_tokenizer(), good, sizeof good - 1, &b, NULL);
     assert_int_equal(a.n, b.n);
     assert_memory_equal(a.data, b.data, a.n * sizeof *a.data);
     ids_free(&a);
