@@ -1,4 +1,4 @@
-/* The preparation thread: two queues and a loop. */
+/* The preparation threads: a queue and a loop for each, and one queue of what is ready. */
 #include "serve/prep.h"
 
 #include <errno.h>
@@ -10,20 +10,27 @@
 #include "serve/followup.h"
 #include "serve/server_impl.h"
 
-enum { MAX_AHEAD = 8 };
+enum { MAX_AHEAD = 8, LONG_BODY = 256 << 10 }; /* bytes: the worst of texts takes a tenth of a second */
 
 struct queue {
     struct call *first, **last;
 };
 
-struct prep {
-    struct loop *loop; /* borrowed */
+enum { LANE_SHORT, LANE_LONG, LANES };
+struct lane {
+    struct prep *prep; /* borrowed */
     pthread_t thread;
     bool started;
-    pthread_mutex_t lock; /* of all below */
     pthread_cond_t work;
-    struct queue in, out;
-    struct followup *ahead; /* owned; the newest first */
+    struct queue in;        /* under the lock, as all below */
+    struct followup *ahead; /* owned; the newest first; on the long lane only */
+};
+
+struct prep {
+    struct loop *loop; /* borrowed */
+    struct lane lanes[LANES];
+    pthread_mutex_t lock; /* of all below */
+    struct queue out;
     bool stop;
 };
 
@@ -45,20 +52,21 @@ static struct call *pop(struct queue *q)
 
 static void *prep_main(void *arg)
 {
-    struct prep *p = arg;
+    struct lane *lane = arg;
+    struct prep *p = lane->prep;
     pthread_mutex_lock(&p->lock);
     while (!p->stop) {
-        struct call *c = pop(&p->in);
-        struct followup *f = c ? NULL : p->ahead;
+        struct call *c = pop(&lane->in);
+        struct followup *f = c ? NULL : lane->ahead;
         if (f) {
-            p->ahead = *followup_next(f);
+            lane->ahead = *followup_next(f);
             pthread_mutex_unlock(&p->lock);
             followup_run(f);
             pthread_mutex_lock(&p->lock);
             continue;
         }
         if (!c) {
-            pthread_cond_wait(&p->work, &p->lock);
+            pthread_cond_wait(&lane->work, &p->lock);
             continue;
         }
         pthread_mutex_unlock(&p->lock);
@@ -74,13 +82,18 @@ static void *prep_main(void *arg)
 lily_status prep_start(struct loop *l, struct prep **out, struct lily_err *err)
 {
     struct prep *p = mem_new(sizeof *p);
+    int rc = 0;
     p->loop = l;
-    p->in.last = &p->in.first;
     p->out.last = &p->out.first;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->work, NULL);
-    int rc = pthread_create(&p->thread, NULL, prep_main, p);
-    p->started = rc == 0;
+    for (int i = 0; i < LANES; i++) {
+        struct lane *lane = &p->lanes[i];
+        lane->prep = p;
+        lane->in.last = &lane->in.first;
+        pthread_cond_init(&lane->work, NULL);
+        if (rc == 0) rc = pthread_create(&lane->thread, NULL, prep_main, lane);
+        lane->started = rc == 0;
+    }
     *out = p;
     if (rc == 0) return LILY_OK;
     prep_free(p);
@@ -103,33 +116,38 @@ void prep_free(struct prep *p)
     if (!p) return;
     pthread_mutex_lock(&p->lock);
     p->stop = true;
-    pthread_cond_signal(&p->work);
+    for (int i = 0; i < LANES; i++) pthread_cond_signal(&p->lanes[i].work);
     pthread_mutex_unlock(&p->lock);
-    if (p->started) pthread_join(p->thread, NULL);
-    drop_ahead(&p->ahead);
-    pthread_cond_destroy(&p->work);
+    for (int i = 0; i < LANES; i++) {
+        struct lane *lane = &p->lanes[i];
+        if (lane->started) pthread_join(lane->thread, NULL);
+        drop_ahead(&lane->ahead);
+        pthread_cond_destroy(&lane->work);
+    }
     pthread_mutex_destroy(&p->lock);
     free(p);
 }
 
 void prep_add(struct prep *p, struct call *c)
 {
+    struct lane *lane = &p->lanes[c->body.len > LONG_BODY ? LANE_LONG : LANE_SHORT];
     pthread_mutex_lock(&p->lock);
-    push(&p->in, c);
-    pthread_cond_signal(&p->work);
+    push(&lane->in, c);
+    pthread_cond_signal(&lane->work);
     pthread_mutex_unlock(&p->lock);
 }
 
 void prep_add_followup(struct prep *p, struct followup *f)
 {
+    struct lane *lane = &p->lanes[LANE_LONG];
     pthread_mutex_lock(&p->lock);
-    *followup_next(f) = p->ahead;
-    p->ahead = f;
+    *followup_next(f) = lane->ahead;
+    lane->ahead = f;
     int n = 0;
-    struct followup **at = &p->ahead;
+    struct followup **at = &lane->ahead;
     while (*at && n++ < MAX_AHEAD) at = followup_next(*at);
     drop_ahead(at);
-    pthread_cond_signal(&p->work);
+    pthread_cond_signal(&lane->work);
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """HTTP on raw sockets: split and joined requests, framing, limits, smuggling, bad bytes, many connections."""
 import json
+import select
 
 from lilyserve import *
 
@@ -265,6 +266,23 @@ def test_idle_connections_give_way():
         data += part
     [s.close() for s in idle]
     assert few.stop() == 0
+
+
+def test_short_requests_beside_a_long_text():
+    """While seconds go into the tokens of one text, short requests are answered."""
+    both = Server({})
+    s = both.connect()
+    begin = time.monotonic()
+    s.sendall(post(json.dumps({"content": "a" * (4 << 20)}).encode()))
+    slowest = 0
+    while not select.select([s], [], [], 0)[0]:
+        start = time.monotonic()
+        both.ok("/v1/chat/completions", chat_body(["x"]))
+        slowest = max(slowest, time.monotonic() - start)
+    took = time.monotonic() - begin
+    s.close()
+    assert both.stop() == 0
+    assert slowest < took / 3, (slowest, took)
 
 
 def test_no_memory_for_a_prompt():
