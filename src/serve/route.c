@@ -58,6 +58,18 @@ static bool origin_is_listed(const struct server *s, const char *origin)
     return false;
 }
 
+/*
+ * Any page may make a browser send a plain POST, if not read the reply: it would cost others' time. Browsers say whose page it
+ * was; clients that are no browsers say nothing. Where a key is needed no page can send it unasked.
+ */
+static bool origin_is_fine(const struct server *s, const struct http_head *h)
+{
+    const char *origin = http_header(h, "Origin"), *host = http_header(h, "Host");
+    if (!origin || s->opt->n_keys || strcmp(h->method, "POST") != 0 || origin_is_listed(s, origin)) return true;
+    const char *name = strstr(origin, "://");
+    return name && host && strncasecmp(origin, "http", 4) == 0 && strcasecmp(name + 3, host) == 0;
+}
+
 const char *server_cors(struct server *s, const struct http_exchange *x)
 {
     static _Thread_local char text[600];
@@ -173,6 +185,9 @@ static bool on_head(void *ctx, struct http_exchange *x)
     if ((!ep || !ep->is_open) && server_key(s, h) < 0) {
         allow[0] = 0;
         api_error_set(&e, 401, "invalid_api_key", "", "a right API key is needed: Authorization: Bearer KEY, or X-Api-Key: KEY");
+    } else if (ep && !origin_is_fine(s, h)) {
+        api_error_set(&e, 403, "origin_not_allowed", "", "pages of %.100s may not call this server; it can allow them with --cors %.100s",
+                      http_header(h, "Origin"), http_header(h, "Origin"));
     }
     if (e.http) reply_refusal(s, x, ep, &e, allow);
     return e.http == 0;

@@ -15,7 +15,7 @@ struct server_options {
     int port;             /* 0: any free one */
     const char *const *keys; /* borrowed; (n_keys) */
     int n_keys;
-    const char *const *cors; /* borrowed; (n_cors) origins that browsers may call from */
+    const char *const *cors; /* borrowed; (n_cors) origins whose pages may call, besides the server's own */
     int n_cors;
     size_t max_body;
     int queue;

@@ -370,6 +370,26 @@ def test_host_header():
         assert srv.get("/v1/models", {"Host": host})[0] == status, host
 
 
+def test_pages_of_other_sites():
+    """What a browser sends without asking first is refused when the page is of another site."""
+    open_for = Server({}, ["--cors", "https://ok.example"])
+    own, body = "http://127.0.0.1:%d" % open_for.port, chat_body(["x"])
+    for origin, status in (("https://evil.example", 403), ("null", 403), ("", 403), ("http://127.0.0.1:1", 403), ("http://evil.example:%d" % open_for.port, 403),
+                           ("https://ok.example", 200), (own, 200), (own.replace("http", "https"), 200)):
+        for path in ("/v1/chat/completions", "/v1/messages"):
+            for kind in ("text/plain", "application/json", "application/x-www-form-urlencoded"):
+                got, _, data = open_for.request("POST", path, {**body, "max_tokens": 9}, {"Origin": origin, "Content-Type": kind})
+                assert got == status, (origin, path, kind, data)
+                assert status == 200 or "--cors" in json.loads(data)["error"]["message"]
+    assert json.loads(open_for.request("POST", "/v1/messages", body, {"Origin": "https://evil.example"})[2])["error"]["type"] == "permission_error"
+    assert open_for.get("/v1/models", {"Origin": "https://evil.example"})[0] == 200, "a read that the browser does not hand on"
+    assert open_for.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/x-www-form-urlencoded"})[0] == 200, "curl -d"
+    assert open_for.stop() == 0
+    keyed = Server({}, ["--api-key", "k"])
+    assert keyed.request("POST", "/v1/chat/completions", body, {"Origin": "https://evil.example", "Authorization": "Bearer k"})[0] == 200
+    assert keyed.stop() == 0
+
+
 def test_insecure_bind():
     done = subprocess.run([LILY, "serve", "--host", "0.0.0.0", "--port", "0"], stderr=subprocess.PIPE)
     assert done.returncode == 2 and b"--insecure" in done.stderr
