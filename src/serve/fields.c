@@ -111,7 +111,7 @@ lily_status fields_stop(struct call *c, const struct json *body, const char *key
         const struct json *one = json_kind(v) == JSON_ARRAY ? json_at(v, i) : v;
         if (json_kind(one) != JSON_STRING)
             LILY_FAIL(err, LILY_ERR_FORMAT, "%s holds a value of kind %s, expected a string or an array of strings", key, json_kind_name(one));
-        if (json_string_len(one) == 0) continue;
+        if (json_string_len(one) == 0) LILY_FAIL(err, LILY_ERR_FORMAT, "%s holds an empty string, which would end every answer", key);
         if (strlen(json_string(one)) != json_string_len(one)) LILY_FAIL(err, LILY_ERR_FORMAT, "%s holds a NUL character", key);
         c->ask.stop[c->ask.spec.n_stop++] = json_string(one);
     }
@@ -184,10 +184,26 @@ static bool names_tool(const struct json *tools, const char *name)
     return false;
 }
 
+/* Functions must have a name, in their own object or, as some clients have it, beside the type. Other kinds are left alone. */
+static lily_status check_tools(const struct json *tools, struct lily_err *err)
+{
+    for (size_t i = 0; tools && i < json_size(tools); i++) {
+        const struct json *tool = json_at(tools, i), *type = json_get(tool, "type"), *f = json_get(tool, "function");
+        if (is_kind(type, JSON_STRING) && strcmp(json_string(type), "function") != 0) continue;
+        if (is_kind(json_get(tool, "name"), JSON_STRING) && !f) continue;
+        if (!is_kind(f, JSON_OBJECT))
+            LILY_FAIL(err, LILY_ERR_FORMAT, "tools[%zu].function is %s, expected an object with a name", i, f ? json_kind_name(f) : "missing");
+        if (!is_kind(json_get(f, "name"), JSON_STRING))
+            LILY_FAIL(err, LILY_ERR_FORMAT, "tools[%zu].function.name is missing, expected a string", i);
+    }
+    return LILY_OK;
+}
+
 lily_status fields_tools(struct call *c, const struct json *body, struct lily_err *err)
 {
     const struct json *choice = json_get(body, "tool_choice");
     bool parallel = true;
+    LILY_TRY(check_tools(c->chat.tools, err));
     c->ask.spec.tools = c->chat.tools;
     LILY_TRY(json_get_bool(at(body, "parallel_tool_calls"), &parallel, err));
     c->ask.spec.one_call = !parallel;
@@ -267,6 +283,17 @@ static bool history_has_alias(const struct json *messages)
     return false;
 }
 
+/* Only an assistant, whose calls may be all it says, and a tool may say nothing; the template would take it from a user, too. */
+static lily_status check_users(const struct json *messages, struct lily_err *err)
+{
+    for (size_t i = 0; i < json_size(messages); i++) {
+        const struct json *m = json_at(messages, i), *content = json_get(m, "content");
+        if (is_absent(content) && strcmp(json_string(json_get(m, "role")), "user") == 0)
+            LILY_FAIL(err, LILY_ERR_FORMAT, "messages[%zu].content is %s, expected a string or an array of parts", i, content ? "null" : "missing");
+    }
+    return LILY_OK;
+}
+
 lily_status call_render(struct call *c, const struct json *body, struct lily_err *err)
 {
     struct chat_request chat;
@@ -280,6 +307,7 @@ lily_status call_render(struct call *c, const struct json *body, struct lily_err
         err_hint(err, "send the content as text");
         return LILY_ERR_UNSUPPORTED;
     }
+    LILY_TRY(check_users(json_get(body, "messages"), err));
     c->ask.alias |= history_has_alias(json_get(body, "messages"));
     LILY_TRY(fields_tools(c, body, err));
     LILY_TRY(fields_thinking(c, c->json, err));

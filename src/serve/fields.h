@@ -9,7 +9,7 @@
 
 /* temperature, top_p, top_k, min_p, penalties, logit_bias, seed, n, stream, the lily object. */
 lily_status fields_sampling(struct call *c, const struct json *body, struct lily_err *err);
-/* A string or an array of strings under `key`. An empty string in it is left out. */
+/* A string or an array of strings under `key`; none may be empty. */
 lily_status fields_stop(struct call *c, const struct json *body, const char *key, struct lily_err *err);
 /* Effort words, budgets, and whether the thinking is off: enable_thinking, thinking_budget, reasoning_effort, reasoning_format. */
 lily_status fields_thinking(struct call *c, const struct json *body, struct lily_err *err);

@@ -84,12 +84,14 @@ static lily_status add_message(struct turns *t, const struct json *item, const c
         return add_text(content, place, &t->text, err);
     }
     end_turn(t);
+    if (!is_kind(content, JSON_STRING) && !is_kind(content, JSON_ARRAY))
+        LILY_FAIL(err, LILY_ERR_FORMAT, "%s is %s, expected a string or parts", place, content ? json_kind_name(content) : "missing");
     lily_status st = add_text(content, place, &checked, err);
     buf_free(&checked);
     LILY_TRY(st);
     struct json *m = json_new_object();
     json_put(m, "role", json_new_string(role));
-    json_put(m, "content", is_kind(content, JSON_ARRAY) ? parts_of(content) : content ? json_new_view(content) : json_new_string(""));
+    json_put(m, "content", is_kind(content, JSON_ARRAY) ? parts_of(content) : json_new_view(content));
     json_add(t->messages, m);
     return LILY_OK;
 }

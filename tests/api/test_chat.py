@@ -219,8 +219,10 @@ def test_E6():
         assert a["content"].strip() == "alpha" and a["finish_reason"] == "stop", a
     a = at_every_cut(srv, "uma ação, não ça", thinking=False, stop=["ção"])
     assert a["content"] == "uma a" and a["finish_reason"] == "stop"
-    a = both(srv, ["x END", " y"], thinking=False, stop=["", "never"])
-    assert a["content"] == "x END y"
+    for path, key in (("/v1/chat/completions", "stop"), ("/v1/messages", "stop_sequences")):
+        for stop in (["", "never"], [""], ""):
+            e = error_of(srv, path, {**chat_body(["x"]), "max_tokens": 9, key: stop})
+            assert key + " holds an empty string" in e["message"] and e.get("param", key) == key, e
     a = both(srv, ["think END.OF it", "</think>", "\n\n", "said ", "END", ".OF", " not"], stop=["END.OF"])
     assert a["reasoning_content"] == "think END.OF it" and a["content"].strip() == "said", a
     a = both(srv, ["ends with EN"], thinking=False, stop=["END"])
@@ -258,6 +260,27 @@ def test_E13():
     assert error_of(srv, "/v1/chat/completions", chat_body(["x"], logprobs=True, top_logprobs=50))["param"] == "top_logprobs"
     none = srv.ok("/v1/chat/completions", chat_body(["x"], thinking=False))
     assert none["choices"][0]["logprobs"] is None
+
+
+def test_missing_fields():
+    """What a client cannot have meant is refused by its name, in every dialect; what only says nothing is taken."""
+    def refused(path, body, param):
+        e = error_of(srv, path, {"max_tokens": 9, **body})
+        assert param in e["message"] and (path == "/v1/messages" or e["param"] == param), e
+
+    said, call = {"role": "user", "content": script(["x"])}, {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for user in ({"role": "user"}, {"role": "user", "content": None}):
+        refused("/v1/chat/completions", {"messages": [user]}, "messages[0].content")
+        refused("/v1/chat/completions", {"messages": [said, {"role": "assistant", "content": "y"}, user]}, "messages[2].content")
+        refused("/v1/messages", {"system": "s", "messages": [said, user]}, "messages[1].content")
+        refused("/v1/responses", {"input": [user]}, "input[0].content")
+    for tool, param in (({"type": "function"}, "function"), ({}, "function"), ({"type": "function", "function": None}, "function"),
+                        ({"type": "function", "function": {"description": "d"}}, "function.name"), ({"function": {}}, "function.name")):
+        refused("/v1/chat/completions", {"messages": [said], "tools": [*WEATHER, tool]}, "tools[1]." + param)
+    refused("/v1/messages", {"messages": [said], "tools": [{"input_schema": {}}]}, "tools[0].name")
+    refused("/v1/responses", {"input": "q", "tools": [{"type": "function"}]}, "tools[0].name")
+    whole = [said, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": None}]
+    srv.ok("/v1/chat/completions", {"messages": whole, "tools": [*WEATHER, {"type": "web_search"}, {"type": "function", "name": "g"}]})
 
 
 def test_n():
