@@ -95,6 +95,8 @@ static-programs: $(KERNELS) $(BUILD)/tests/golden/test_tiny $(BUILD)/tests/golde
 check-clients: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/run.sh
 #: make bench-serve     latency of the server: under load, of first bytes, of leaving clients; overhead per token
 bench-serve: $(BUILD)/lily $(BUILD)/tests/bench/serve_load; @BUILD=$(BUILD) LILY=$(BUILD)/lily tests/bench/serve.py
+#: make bench-cache    what the prompt cache saves and holds (CACHE: options of tests/bench/turns.py)
+bench-cache: $(BUILD)/lily; @BUILD=$(BUILD) LILY=$(BUILD)/lily tests/bench/turns.py $(CACHE)
 #: make check-agents    Codex, Claude Code, opencode, Qwen Code against the server; fetches more than 1 GB, in no other target
 check-agents: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/agents/run.sh
 #: make check-web      the page in Chromium, with screenshots in build/screens (T=part of a file's name; also: STREAM_SECONDS)
@@ -107,6 +109,6 @@ check-all:
 	@tests/sum.sh "$(MAKE) check" "$(MAKE) check-san" "$(MAKE) check-san-api" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" "$(MAKE) check-web" tests/chroot.sh
 #: make counts         the counts of the last run of each suite, in the form of tests/min_counts
 counts:; @cat build/*/counts-* 2>/dev/null
-.PHONY: check check-web check-clients check-agents bench-serve check-san check-san-api suite-san-api check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz static-programs
+.PHONY: check check-web check-clients check-agents bench-serve bench-cache check-san check-san-api suite-san-api check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz static-programs
 ALL_SRC = $(LIB_SRC) $(CMD_SRC) $(TEST_C) $(KERNEL_SRC) $(FUZZ_SRC) $(wildcard tests/fuzz/replay.c)
 -include $(patsubst %.c,$(BUILD)/%.d,$(ALL_SRC))
