@@ -1,24 +1,17 @@
-/* Two hundred random conversations for each of three numbers of threads, alone and four at once. */
+/* Two hundred random conversations, cold and with three numbers of threads, alone and four at once. */
 #include "unit/testing.h"
 
 #include "state/conversations.h"
 
-enum { N = 200 };
-
-static void test_alone(void **state)
+static void test_two_hundred(void **state)
 {
+    static const struct warm_run runs[] = {{1, 1}, {2, 1}, {3, 1}, {1, 4}, {2, 4}, {3, 4}};
     (void)state;
-    for (int threads = 1; threads <= 3; threads++) check_conversations(100, N, (struct warm_run){threads, 1});
-}
-
-static void test_together(void **state)
-{
-    (void)state;
-    for (int threads = 1; threads <= 3; threads++) check_conversations(100, N, (struct warm_run){threads, 4});
+    check_conversations(100, 200, runs, 6);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone), cmocka_unit_test(test_together)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_hundred)};
     return RUN_TESTS(tests);
 }

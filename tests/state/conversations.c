@@ -7,7 +7,7 @@
 #include "run/runner.h"
 
 enum { TOGETHER = 4, TURNS = 4, ANSWER = 5, MAX_KEPT = 4, N_SYSTEMS = 5 };
-static const size_t cache_bytes = 24 << 20;
+static const size_t cache_bytes = 64 << 20;
 
 static const char *const words[] = {"blue", "stone", "river", "lamp", "seven", "quiet", "maple", "door", "wind", "paper", "<|im_end|>", "4417",
                                     "{\"a\": 1}", "story", "lantern", "fox"};
@@ -171,6 +171,13 @@ static void end(struct conversation *c)
 
 /* ---- running ---- */
 
+enum { MAX_RUNS = 6 };
+
+/* Tokens of all prompts of a warm side, and those of them that came from saved state. */
+struct tally {
+    long reused, prompt;
+};
+
 struct side {
     struct bundle bundle;
     struct runner *runner; /* owned */
@@ -256,43 +263,65 @@ static void read_ahead(struct side *s, struct conversation *c)
     assert_false(more);
 }
 
-void check_conversations(int first, int n, struct warm_run run)
+/* One turn of a round's conversations on a warm side: one after another, or all at once. */
+static void run_warm(struct side *s, int together, bool ahead, struct conversation *const *c, int m, struct tally *tally)
 {
-    struct side warm, cold;
-    long reused = 0, prompt = 0;
-    open_side(&warm, run.threads, run.together, cache_bytes);
-    open_side(&cold, 1, 1, 0);
-    for (int at = first; at < first + n; at += run.together) {
-        static struct conversation c[TOGETHER];
-        int m = first + n - at < run.together ? first + n - at : run.together;
-        for (int i = 0; i < m; i++) begin(&c[i], at + i);
-        for (int turn = 0; turn < TURNS; turn++) {
-            struct job_result results[TOGETHER] = {0}, cold_result = {0};
-            struct conversation *list[TOGETHER];
-            int32_t ids[TOGETHER][ANSWER];
-            for (int i = 0; i < m; i++) {
-                list[i] = &c[i];
-                render(&c[i], &warm.bundle);
-                run_slots(&cold, &list[i], 1, &cold_result, &c[i].cold_ids, keep_cold);
-                assert_int_equal(cold_result.reused, 0);
-                if (turn % 2 && run.together == 1) read_ahead(&warm, &c[i]);
-            }
-            run_slots(&warm, list, m, results, ids, compare);
-            for (int i = 0; i < m; i++) {
-                assert_memory_equal(ids[i], c[i].cold_ids, sizeof ids[i]);
-                reused += results[i].reused;
-                prompt += c[i].spec.n_ids;
-                next_turn(&c[i], warm.bundle.tokenizer, ids[i], ANSWER);
-                end_turn(&c[i]);
-            }
+    for (int at = 0; at < m; at += together) {
+        struct job_result results[TOGETHER] = {0};
+        int32_t ids[TOGETHER][ANSWER];
+        int n = m - at < together ? m - at : together;
+        if (ahead && together == 1) read_ahead(s, c[at]);
+        run_slots(s, &c[at], n, results, ids, compare);
+        for (int i = 0; i < n; i++) {
+            assert_memory_equal(ids[i], c[at + i]->cold_ids, sizeof ids[i]);
+            tally->reused += results[i].reused;
+            tally->prompt += c[at + i]->spec.n_ids;
+            job_free(c[at + i]->job); /* a job is for one run */
+            c[at + i]->job = job_new(&c[at + i]->spec, 1);
         }
-        for (int i = 0; i < m; i++) end(&c[i]);
     }
-    const struct cache_counters *k = warm.runner->cache;
-    printf("%d threads, %d at once: %ld of %ld prompt tokens from saved state, %llu states saved, %llu dropped\n", run.threads,
-           run.together, reused, prompt, (unsigned long long)k->saved, (unsigned long long)k->dropped);
-    assert_true(reused * 2 > prompt);
-    assert_true(k->peak_bytes <= cache_bytes);
-    close_side(&warm);
+}
+
+/* A round: up to four conversations from their first turn to their last. */
+static void run_round(struct side *cold, struct side *warm, const struct warm_run *runs, int n_runs, int first, int m, struct tally *tallies)
+{
+    struct conversation c[TOGETHER], *list[TOGETHER];
+    for (int i = 0; i < m; i++) begin(list[i] = &c[i], first + i);
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int i = 0; i < m; i++) {
+            struct job_result cold_result = {0};
+            render(&c[i], &cold->bundle);
+            run_slots(cold, &list[i], 1, &cold_result, &c[i].cold_ids, keep_cold);
+            assert_int_equal(cold_result.reused, 0);
+            job_free(c[i].job);
+            c[i].job = job_new(&c[i].spec, 1);
+        }
+        for (int k = 0; k < n_runs; k++) run_warm(&warm[k], runs[k].together, turn % 2, list, m, &tallies[k]);
+        for (int i = 0; i < m; i++) {
+            next_turn(&c[i], cold->bundle.tokenizer, c[i].cold_ids, ANSWER);
+            end_turn(&c[i]);
+        }
+    }
+    for (int i = 0; i < m; i++) end(&c[i]);
+}
+
+void check_conversations(int first, int n, const struct warm_run *runs, int n_runs)
+{
+    struct side cold, warm[MAX_RUNS];
+    struct tally tallies[MAX_RUNS] = {0};
+    assert_true(n_runs <= MAX_RUNS);
+    open_side(&cold, 1, 1, 0);
+    for (int k = 0; k < n_runs; k++) open_side(&warm[k], runs[k].threads, runs[k].together, cache_bytes);
+    for (int at = 0; at < n; at += TOGETHER)
+        run_round(&cold, warm, runs, n_runs, first + at, n - at < TOGETHER ? n - at : TOGETHER, tallies);
+    for (int k = 0; k < n_runs; k++) {
+        const struct cache_counters *counters = warm[k].runner->cache;
+        printf("%d threads, %d at once: %ld of %ld prompt tokens from saved state, %llu states saved, %llu dropped\n", runs[k].threads,
+               runs[k].together, tallies[k].reused, tallies[k].prompt, (unsigned long long)counters->saved,
+               (unsigned long long)counters->dropped);
+        assert_true(tallies[k].reused * 2 > tallies[k].prompt);
+        assert_true(counters->peak_bytes <= cache_bytes);
+        close_side(&warm[k]);
+    }
     close_side(&cold);
 }

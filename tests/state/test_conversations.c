@@ -3,17 +3,24 @@
 
 #include "state/conversations.h"
 
+#ifdef SANITIZED
+enum { N_ALONE = 4, N_TOGETHER = 4, N_RUNS = 1 };
+#else
+enum { N_ALONE = 12, N_TOGETHER = 8, N_RUNS = 3 };
+#endif
+
 static void test_alone(void **state)
 {
+    static const struct warm_run runs[] = {{2, 1}, {1, 1}, {3, 1}};
     (void)state;
-    for (int threads = 1; threads <= 3; threads++) check_conversations(4 * threads, 4, (struct warm_run){threads, 1});
+    check_conversations(4, N_ALONE, runs, N_RUNS);
 }
 
 static void test_together(void **state)
 {
+    static const struct warm_run runs[] = {{2, 4}, {1, 4}, {3, 4}};
     (void)state;
-    check_conversations(16, 4, (struct warm_run){2, 4});
-    check_conversations(20, 4, (struct warm_run){3, 4});
+    check_conversations(16, N_TOGETHER, runs, N_RUNS);
 }
 
 int main(void)

@@ -8,14 +8,6 @@
 #include "run/session.h"
 #include "support/golden.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 static atomic_long n_allocations;
 
 #ifndef SANITIZED

@@ -15,6 +15,15 @@
 
 #include <cmocka.h>
 
+/* A sanitizer makes this build slow and its memory large. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
 static int tests_skipped;
 
 #define TEST_SKIP(...)                                                                                                 \
