@@ -47,7 +47,10 @@ ISA_avx2 := -mavx2 -mfma -mf16c
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c
 ISA_amx := $(ISA_avx512) -mamx-tile -mamx-int8 -mamx-bf16
 ISA_neon := -march=armv8.2-a+dotprod
-isa_of = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $1)))))
+isa_flags = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $1)))))
+# ThreadSanitizer would make these kernels many times slower. What threads share is decided around them, in files that it
+# watches, as it does the scalar kernels.
+isa_of = $(isa_flags)$(if $(and $(isa_flags),$(findstring thread,$(SAN))), -fno-sanitize=thread)
 
 # Files of other architectures are left out.
 ISA_FILES := %_avx2.c %_avx512.c %_amx.c %_neon.c
