@@ -41,7 +41,7 @@ some = $(if $(T),$(foreach p,$1,$(if $(findstring $(T),$p),$p)),$1)
 RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" MODE=$(MODE) SAN=$(SAN) CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh $(if $(T),,-s $1)
 
 CHECK := $(call some,$(call bins,unit golden state fault api) $(KERNELS) $(FUZZ_BIN) tests/layers.sh tests/headers.sh \
-  tests/install.sh tests/neon.sh $(call scripts,cli api) $(wildcard tests/skills/skills.py))
+  tests/install.sh tests/neon.sh tests/avx512.sh $(call scripts,cli api) $(wildcard tests/skills/skills.py))
 SAN_CHECK := $(call some,$(call bins,unit golden fault) $(FUZZ_BIN))
 TSAN_CHECK := $(call some,$(filter-out %/test_demo_ids,$(call bins,unit state api)) $(call scripts,api))
 SOAK := $(call some,$(call bins,soak) $(call scripts,soak))
@@ -89,7 +89,7 @@ QEMU_CHECK := $(call some,$(call bins,unit golden state) $(KERNELS))
 qemu check-qemu:
 	@if tests/have.sh qemu $(CROSS_CC) $(QEMU) apt-get 'tests/sysroot.sh arm64 build/sysroot-aarch64'; then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
 suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 1500 -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
-# What tests/neon.sh runs.
+# What tests/neon.sh and tests/avx512.sh run.
 static-programs: $(KERNELS) $(BUILD)/tests/golden/test_tiny $(BUILD)/tests/golden/test_tiny_mlx
 #: make check-clients   the official SDKs (Python, JavaScript) against the server
 check-clients: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/run.sh
