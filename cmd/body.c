@@ -8,9 +8,10 @@
 static lily_status read_json(const char *path, struct json **out, struct lily_err *err)
 {
     struct buf text = {0};
-    if (strcmp(path, "-") != 0) return json_parse_file(path, MAX_INPUT_BYTES, out, err);
-    lily_status st = read_stdin(&text, err);
-    if (st == LILY_OK) st = json_parse(buf_str(&text), text.len, "stdin", out, err);
+    bool is_file = strcmp(path, "-") != 0;
+    lily_status st = read_input(path, &text, err);
+    if (st == LILY_OK && is_file) st = json_parse_read(buf_str(&text), text.len, path, out, err);
+    else if (st == LILY_OK) st = json_parse(buf_str(&text), text.len, "stdin", out, err);
     buf_free(&text);
     return st;
 }

@@ -25,5 +25,7 @@ bool flush_output(void);
 enum { MAX_INPUT_BYTES = 256 << 20 }; /* bytes of a file or of stdin that a command reads */
 /* Reads all of stdin, appended. */
 lily_status read_stdin(struct buf *out, struct lily_err *err);
+/* The same of FILE, which may be a pipe as in <(command), or of stdin for "-". */
+lily_status read_input(const char *path, struct buf *out, struct lily_err *err);
 
 #endif

@@ -40,7 +40,7 @@ lily_status eval_open(struct eval_args *a, struct bundle *b, struct lily_err *er
 lily_status eval_text(const struct eval_args *a, const struct bundle *b, const char *file, struct ids *out, struct lily_err *err)
 {
     struct buf text = {0};
-    lily_status st = strcmp(file, "-") == 0 ? read_stdin(&text, err) : file_read(file, MAX_INPUT_BYTES, &text, err);
+    lily_status st = read_input(file, &text, err);
     if (st == LILY_OK) st = tokenizer_encode(b->tokenizer, buf_str(&text), text.len, out, err);
     buf_free(&text);
     LILY_TRY(st);

@@ -195,7 +195,7 @@ lily_status eval_choice(struct eval_args *a, const char *file, struct lily_err *
     struct bundle b;
     struct buf text = {0};
     struct totals t = {0};
-    lily_status st = strcmp(file, "-") == 0 ? read_stdin(&text, err) : file_read(file, MAX_INPUT_BYTES, &text, err);
+    lily_status st = read_input(file, &text, err);
     if (st == LILY_OK) {
         st = eval_open(a, &b, err);
         if (st == LILY_OK) {

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/safe.h"
 #include "commands.h"
 #include "process.h"
@@ -58,16 +60,33 @@ void print_text(const char *text, size_t n)
     buf_free(&safe);
 }
 
-lily_status read_stdin(struct buf *out, struct lily_err *err)
+static lily_status read_stream(FILE *f, const char *name, struct buf *out, struct lily_err *err)
 {
     char chunk[65536];
     size_t n;
-    while ((n = fread(chunk, 1, sizeof chunk, stdin)) > 0) {
-        if (out->len + n > MAX_INPUT_BYTES) LILY_FAIL(err, LILY_ERR_LIMIT, "stdin has more than %d MB", MAX_INPUT_BYTES >> 20);
+    while ((n = fread(chunk, 1, sizeof chunk, f)) > 0) {
+        if (out->len + n > MAX_INPUT_BYTES) LILY_FAIL(err, LILY_ERR_LIMIT, "%s has more than %d MB", name, MAX_INPUT_BYTES >> 20);
         buf_add(out, chunk, n);
     }
-    if (ferror(stdin)) LILY_FAIL(err, LILY_ERR_IO, "cannot read stdin: %s", strerror(errno));
+    if (ferror(f)) LILY_FAIL(err, LILY_ERR_IO, "cannot read %s: %s", name, strerror(errno));
     return LILY_OK;
+}
+
+lily_status read_stdin(struct buf *out, struct lily_err *err)
+{
+    return read_stream(stdin, "stdin", out, err);
+}
+
+lily_status read_input(const char *path, struct buf *out, struct lily_err *err)
+{
+    struct stat sb;
+    if (strcmp(path, "-") == 0) return read_stdin(out, err);
+    if (stat(path, &sb) != 0 || !S_ISFIFO(sb.st_mode)) return file_read(path, MAX_INPUT_BYTES, out, err);
+    FILE *f = fopen(path, "re");
+    if (!f) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    lily_status st = read_stream(f, path, out, err);
+    fclose(f);
+    return st;
 }
 
 static int exit_code(lily_status st)

@@ -88,6 +88,11 @@ lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struc
     return LILY_OK;
 }
 
+void file_hint_cut(struct lily_err *err, size_t n)
+{
+    err_hint(err, "the file is %s: copy or download it again", n ? "cut short" : "empty");
+}
+
 static lily_status write_all(int fd, const char *path, const void *data, size_t n, struct lily_err *err)
 {
     const char *p = data;

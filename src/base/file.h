@@ -26,6 +26,9 @@ void file_map_drop(const struct file_map *map, size_t offset, size_t size);
 /* Reads a whole regular file of at most max_bytes into out (appended). */
 lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struct lily_err *err);
 
+/* Sets the hint about a file of n bytes whose text ends too early. */
+void file_hint_cut(struct lily_err *err, size_t n);
+
 /*
  * Writes through a temporary file in the same folder (PATH.lily-tmp-XXXXXX), fsync, rename: readers see the old file or the new
  * one. Temporary files older than an hour are removed from the folder first: their writers were killed.

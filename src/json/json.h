@@ -30,6 +30,8 @@ enum { JSON_MAX_DEPTH = 512 };
  * place of the first.
  */
 lily_status json_parse(const char *text, size_t n, const char *what, struct json **out, struct lily_err *err);
+/* The same for what was read from a file: a text that ends too early comes with a hint. */
+lily_status json_parse_read(const char *text, size_t n, const char *path, struct json **out, struct lily_err *err);
 /* Reads and parses a file of at most max_bytes. */
 lily_status json_parse_file(const char *path, size_t max_bytes, struct json **out, struct lily_err *err);
 void json_free(struct json *v); /* NULL is fine */

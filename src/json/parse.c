@@ -459,14 +459,30 @@ static lily_status build(struct parser *ps, struct json **out)
     return LILY_OK;
 }
 
-lily_status json_parse(const char *text, size_t n, const char *what, struct json **out, struct lily_err *err)
+/* *cut: the text is wrong in that it ends. */
+static lily_status parse(const char *text, size_t n, const char *what, bool *cut, struct json **out, struct lily_err *err)
 {
     *out = NULL;
     if (n > INT32_MAX) LILY_FAIL(err, LILY_ERR_LIMIT, "%s: %zu bytes of JSON, expected at most 2 GiB", what, n);
     struct parser ps = {.text = text, .p = text, .end = text + n, .what = what, .err = err};
     lily_status st = check_text(&ps);
+    *cut = st == LILY_ERR_FORMAT && ps.p == ps.end;
     if (st == LILY_OK) st = build(&ps, out);
     free(ps.counts);
+    return st;
+}
+
+lily_status json_parse(const char *text, size_t n, const char *what, struct json **out, struct lily_err *err)
+{
+    bool cut;
+    return parse(text, n, what, &cut, out, err);
+}
+
+lily_status json_parse_read(const char *text, size_t n, const char *path, struct json **out, struct lily_err *err)
+{
+    bool cut = false;
+    lily_status st = parse(text, n, path, &cut, out, err);
+    if (cut) file_hint_cut(err, n);
     return st;
 }
 
@@ -475,7 +491,7 @@ lily_status json_parse_file(const char *path, size_t max_bytes, struct json **ou
     struct buf text = {0};
     *out = NULL;
     lily_status st = file_read(path, max_bytes, &text, err);
-    if (st == LILY_OK) st = json_parse(buf_str(&text), text.len, path, out, err);
+    if (st == LILY_OK) st = json_parse_read(buf_str(&text), text.len, path, out, err);
     buf_free(&text);
     return st;
 }

@@ -38,9 +38,11 @@ static lily_status read_model_type(struct source *s, struct model_config *out, s
 {
     const struct json *type = json_get(s->root, "model_type"), *text = json_get(s->root, "text_config");
     const char *name = text_or_kind(type);
-    if (strcmp(name, "qwen3_5_moe") != 0 && strcmp(name, "qwen3_5_moe_text") != 0)
-        LILY_FAIL(err, LILY_ERR_UNSUPPORTED, "%s: model_type is \"%.60s\", expected \"qwen3_5_moe\" (Qwen3.6-35B-A3B family)",
-                  s->what, name);
+    if (strcmp(name, "qwen3_5_moe") != 0 && strcmp(name, "qwen3_5_moe_text") != 0) {
+        err_set(err, LILY_ERR_UNSUPPORTED, "%s: model_type is \"%.60s\", expected \"qwen3_5_moe\"", s->what, name);
+        err_hint(err, "lily runs Qwen3.6-35B-A3B and models of its shape, such as Qwen3.5-35B-A3B, and no others; lily pull fetches it");
+        return LILY_ERR_UNSUPPORTED;
+    }
     snprintf(out->model_type, sizeof out->model_type, "%s", name);
     if (!is_null(text) && json_kind(text) != JSON_OBJECT)
         LILY_FAIL(err, LILY_ERR_FORMAT, "%s: text_config is %s, expected an object", s->what, json_kind_name(text));
@@ -276,7 +278,7 @@ lily_status config_parse(const char *text, size_t n, const char *what, struct mo
 {
     *out = (struct model_config){.temperature = 1.0, .top_p = 0.95, .top_k = 20};
     struct json *root = NULL;
-    LILY_TRY(json_parse(text, n, what, &root, err));
+    LILY_TRY(json_parse_read(text, n, what, &root, err));
     lily_status st = read_all(root, what, out, err);
     json_free(root);
     if (st != LILY_OK) config_free(out);
@@ -304,7 +306,7 @@ lily_status config_parse_generation(const char *text, size_t n, const char *what
                                     struct lily_err *err)
 {
     struct json *root = NULL;
-    LILY_TRY(json_parse(text, n, what, &root, err));
+    LILY_TRY(json_parse_read(text, n, what, &root, err));
     lily_status st = read_generation(root, what, c, err);
     json_free(root);
     return st;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/file.h"
 #include "base/utf8.h"
 
 enum { MAX_DEPTH = 64 };
@@ -16,7 +17,11 @@ static lily_status unexpected(const struct scan *s, const char *expected, struct
 {
     size_t line = 1;
     for (const char *p = s->text; (p = memchr(p, '\n', (size_t)(s->text + s->at - p))); p++) line++;
-    if (s->at >= s->n) LILY_FAIL(err, LILY_ERR_FORMAT, "line %zu: the text ends where %s is expected", line, expected);
+    if (s->at >= s->n) {
+        err_set(err, LILY_ERR_FORMAT, "line %zu: the text ends where %s is expected", line, expected);
+        file_hint_cut(err, s->n);
+        return LILY_ERR_FORMAT;
+    }
     unsigned char c = (unsigned char)s->text[s->at];
     if (c < 0x21 || c > 0x7E)
         LILY_FAIL(err, LILY_ERR_FORMAT, "line %zu (byte %zu): found byte 0x%02x, expected %s", line, s->at, c, expected);

@@ -37,10 +37,13 @@ copy hole
 refused 'an empty shard' model-00002-of-00002.safetensors
 copy noconfig
 : >"$dir/config.json"
-refused 'an empty config' config.json
+refused 'an empty config' config.json 'the file is empty: copy or download it again'
+copy cutconfig
+head -c 100 $TINY/config.json >"$dir/config.json"
+refused 'a cut config' config.json 'the file is cut short'
 copy llama
 echo '{"model_type":"llama","hidden_size":64,"num_hidden_layers":4}' >"$dir/config.json"
-refused 'a llama config' config.json llama
+refused 'a llama config' config.json llama 'lily runs Qwen3.6-35B-A3B'
 copy notokenizer
 rm "$dir/tokenizer.json"
 refused 'no tokenizer' tokenizer
@@ -49,7 +52,10 @@ echo '{' >"$dir/tokenizer.json"
 refused 'a broken tokenizer' tokenizer.json
 copy hollow
 : >"$dir/tokenizer.json"
-refused 'an empty tokenizer' tokenizer.json
+refused 'an empty tokenizer' tokenizer.json 'the file is empty'
+copy cuttokenizer
+head -c 100 $TINY/tokenizer.json >"$dir/tokenizer.json"
+refused 'a cut tokenizer' tokenizer.json 'the file is cut short'
 # A link whose file is gone is no file that was left out.
 for file in generation_config.json tokenizer_config.json chat_template.jinja; do
     copy "broken-$file"

@@ -59,6 +59,11 @@ if [ -n "$have_python" ]; then
     body=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["ids"])' "$tmp/out")
     ask hi -n 8 --temp 0 --no-think --json
     expect '--messages: the same ids' json "v['ids'] == $body"
+    mkfifo "$tmp/pipe"
+    cat "$tmp/body.json" >"$tmp/pipe" &
+    run run -m $TINY --ctx 2048 --messages "$tmp/pipe" -n 8 --temp 0 --json
+    expect '--messages: from a pipe' json "v['ids'] == $body"
+    kill $! 2>/dev/null
     run run -m $TINY --ctx 2048 --messages "$tmp/body.json" -n 8 --temp 0 --json --think
     expect '--think wins over the body' json 'v["reasoning"] != ""'
 
