@@ -129,6 +129,7 @@ static lily_status stats(struct chat *c, const char *arg, struct lily_err *err)
         const struct answer *a = &c->last;
         printf("last answer  %d tokens read: %d cached, %d computed; %zu written, %d thinking\n", a->prompt_tokens,
                a->read.reused, a->read.computed, a->ids.n, a->reasoning_tokens);
+        if (!a->read.reused && c->answers > 1) printf("             (what was read is kept in steps of %d tokens)\n", GRID);
         printf("speed        %.1f tokens/s read, %.1f written\n", answer_prefill_speed(a), answer_decode_speed(a));
         printf("context      %d of %d tokens\n", a->prompt_tokens + (int)a->ids.n, ctx);
     } else {

@@ -38,10 +38,9 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The value that a share of the series does not pass (nearest rank); the series is sorted by it. */
+/* The value that a share of the series, which is not empty, does not pass (nearest rank); the series is sorted by it. */
 static double percentile(struct load_series *s, double share)
 {
-    if (!s->n) return 0;
     qsort(s->ms, (size_t)s->n, sizeof *s->ms, by_value);
     int rank = (int)(share * s->n + 0.999999999);
     return s->ms[rank < 1 ? 0 : rank - 1];
@@ -81,7 +80,9 @@ int load_stats_done(const struct load_stats *s)
 static void print_series(const char *name, const char *what, struct load_series *s)
 {
     printf("%-8s %-22s", name, what);
-    for (int i = 0; i < N_SHARES; i++) printf(" %9.1f", percentile(s, shares[i]));
+    for (int i = 0; i < N_SHARES; i++)
+        if (s->n) printf(" %9.1f", percentile(s, shares[i]));
+        else printf(" %9s", "-");
     printf(" %8d\n", s->n);
 }
 

@@ -48,6 +48,16 @@ def test_same_seed():
     assert counts[0] == counts[1], counts
 
 
+def test_no_values():
+    """Answers that are all cancelled have no end: a dash in the table, not a time of zero."""
+    server = Server(script([{"text": "once ", "delay_ms": 20, "repeat": 40}]))
+    p = subprocess.run([LILY, "loadtest", "http://127.0.0.1:%d" % server.port, "--rate", "4", "--duration", "1", "--mix", "cancel:1"],
+                       capture_output=True, text=True, timeout=120)
+    server.stop()
+    ends = [line.split() for line in p.stdout.splitlines() if "to the end" in line]
+    assert p.returncode == 0 and ends and all(e[-5:] == ["-"] * 4 + ["0"] for e in ends), p.stdout
+
+
 def test_failures():
     """A server that is full, an engine that breaks, a server that is not there, a key that is wrong."""
     server = Server(script([{"text": "a ", "delay_ms": 300, "repeat": 10}]), ["--parallel", "1", "--queue", "1"])

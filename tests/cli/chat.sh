@@ -52,6 +52,7 @@ expect '/save' test -s "$tmp/saved.json"
 chat "/load $tmp/saved.json\nmore\n/stats\n"
 loaded=$(last_stat 1)
 chat 'hello\nmore\n/stats\n'
+expect 'nothing cached in a short chat: why' has "$out" 'kept in steps of 64 tokens'
 expect '/load goes on with it' is "$loaded" "$(last_stat 1)"
 chat 'more\n/stats\n' --load "$tmp/saved.json"
 expect '--load is the same' is "$loaded" "$(last_stat 1)"
