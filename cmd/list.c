@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/safe.h"
 #include "commands.h"
 #include "hub.h"
 #include "load/checkpoint.h"
@@ -23,6 +24,7 @@
 
 struct list_args {
     struct common_args common;
+    bool yes; /* of remove */
 };
 
 /* One snapshot of a repository. */
@@ -382,6 +384,26 @@ static lily_status remove_repo(const char *repo_dir, struct lily_err *err)
     return remove_tree(repo_dir, err);
 }
 
+/* Deleting is for good, and the cache belongs to other tools, too: a person is asked, a script says --yes. */
+static lily_status ask_person(const char *what, const char *dir, struct lily_err *err)
+{
+    char answer[8] = "";
+    struct buf question = {0}, safe = {0};
+    if (!isatty(STDIN_FILENO)) {
+        err_set(err, LILY_ERR_USAGE, "remove asks before it deletes, and stdin is no terminal");
+        err_hint(err, "--yes deletes without asking");
+        return LILY_ERR_USAGE;
+    }
+    buf_printf(&question, "delete %s from %s? [y/N] ", what, dir);
+    safe_text(&safe, buf_str(&question), question.len, false);
+    fputs(buf_str(&safe), stderr);
+    bool yes = fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+    buf_free(&question);
+    buf_free(&safe);
+    if (yes) return LILY_OK;
+    LILY_FAIL(err, LILY_ERR_CANCELLED, "%s is kept", what);
+}
+
 static lily_status run_remove(void *args, int n, char **words, struct lily_err *err)
 {
     const struct list_args *a = args;
@@ -396,6 +418,7 @@ static lily_status run_remove(void *args, int n, char **words, struct lily_err *
         err_hint(err, "lily list shows what is");
     }
     if (st == LILY_OK) st = refuse_busy(buf_str(&hub), buf_str(&dir), err);
+    if (st == LILY_OK && !a->yes) st = ask_person(words[0], buf_str(&dir), err);
     if (st == LILY_OK) st = strchr(words[0], '@') ? remove_snapshot(buf_str(&dir), &repo, err) : remove_repo(buf_str(&dir), err);
     if (st == LILY_OK && a->common.json) {
         struct json *v = json_new_object();
@@ -422,14 +445,20 @@ const struct command cmd_list = {
     .run = run_list,
 };
 
+static const struct opt remove_options[] = {
+    {"yes", 'y', NULL, "do not ask", OPT_ON, offsetof(struct list_args, yes), 0, 0, NULL},
+};
+static const struct opt_group remove_group = {"Removing", remove_options, 1};
+
 const struct command cmd_remove = {
     .name = "remove",
     .usage = "REPO[@REV]",
     .summary = "delete a downloaded model",
     .about = "Deletes a repository from the hub cache, or one revision of it and what no other\n"
-             "revision uses. Other tools lose it, too: the cache is theirs as well.\n"
+             "revision uses. Other tools lose it, too: the cache is theirs as well. It asks\n"
+             "first; where there is no terminal to ask on, --yes is needed.\n"
              "With --json: {removed, freed}.",
-    .uses = {{&opts_json, offsetof(struct list_args, common)}},
+    .uses = {{&remove_group, 0}, {&opts_json, offsetof(struct list_args, common)}},
     .max_args = 1,
     .args_size = sizeof(struct list_args),
     .run = run_remove,

@@ -41,7 +41,7 @@ class Place:
         self.env.update(HF_ENDPOINT=hub.url, HF_HUB_CACHE=self.dir, HOME=self.dir)
 
     def run(self, *args, **env):
-        p = subprocess.run([LILY, *args], capture_output=True, text=True, env={**self.env, **env}, timeout=120)
+        p = subprocess.run([LILY, *args], capture_output=True, text=True, env={**self.env, **env}, stdin=subprocess.DEVNULL, timeout=120)
         return p.returncode, p.stdout, p.stderr
 
     def pull(self, *args, **env):
@@ -104,10 +104,10 @@ def test_whole(hub, place):
     v = json.loads(place.run("list", "--json")[1])["models"]
     assert [(m["repo"], m["revision"], m["commit"], m["bytes"], m["complete"]) for m in v] == [(hub.repo, "main", COMMIT, size, True)], v
     assert f"{hub.repo}@main" in place.run("list")[1]
-    v = json.loads(place.run("remove", hub.repo, "--json")[1])
+    v = json.loads(place.run("remove", "--yes", hub.repo, "--json")[1])
     assert v["freed"] >= size and not os.path.exists(place.repo_dir), v
     assert json.loads(place.run("list", "--json")[1]) == {"models": []}
-    assert place.run("remove", hub.repo)[0] == 2
+    assert place.run("remove", "--yes", hub.repo)[0] == 2
 
 
 @with_hub
@@ -269,11 +269,11 @@ def test_found(hub, place):
     other = "f" * 40
     os.makedirs(f"{place.repo_dir}/snapshots/{other}")
     os.symlink(f"../../blobs/{blob}", f"{place.repo_dir}/snapshots/{other}/{name}")
-    assert place.run("remove", f"{hub.repo}@main")[0] == 0
+    assert place.run("remove", "--yes", f"{hub.repo}@main")[0] == 0
     assert os.listdir(f"{place.repo_dir}/blobs") == [blob] and os.listdir(f"{place.repo_dir}/snapshots") == [other]
     assert not os.path.exists(f"{place.repo_dir}/refs/main")
-    assert place.run("remove", f"{hub.repo}@main")[0] == 2
-    assert place.run("remove", f"{hub.repo}@{other}")[0] == 0
+    assert place.run("remove", "--yes", f"{hub.repo}@main")[0] == 2
+    assert place.run("remove", "--yes", f"{hub.repo}@{other}")[0] == 0
     assert not os.path.exists(place.repo_dir)
 
 
@@ -288,10 +288,24 @@ def test_packed():
         assert code == 0, err
     assert len([n for n in os.listdir(packed) if n.endswith(".lily")]) == 2, os.listdir(packed)
     before = len(os.listdir(packed))
-    assert place.run("remove", hub.repo, XDG_CACHE_HOME=f"{place.dir}/cache")[0] == 0
+    assert place.run("remove", "--yes", hub.repo, XDG_CACHE_HOME=f"{place.dir}/cache")[0] == 0
     assert len(os.listdir(packed)) == before / 2, os.listdir(packed)
     hub.close()
     place.folder.cleanup()
+
+
+@with_hub
+def test_remove_asks(hub, place):
+    """A person is asked, a script must say that it means it; only a y deletes."""
+    place.pulled()
+    code, _, err = place.run("remove", hub.repo)
+    assert code == 2 and "--yes" in err and os.path.exists(place.repo_dir), err
+    for answer, deletes in (("n\\r", False), ("\\r", False), ("\\x04", False), ("y\\r", True)):
+        steps = "wait [y/N]\nsend %s\n" % answer
+        asked = subprocess.run([sys.executable, "tests/cli/lib/term.py", "60", LILY, "remove", hub.repo], input=steps, text=True,
+                               env=place.env, stdout=subprocess.PIPE)
+        assert asked.returncode == (0 if deletes else 130), (answer, asked)
+        assert os.path.exists(place.repo_dir) != deletes, (answer, asked)
 
 
 @with_hub
@@ -303,7 +317,7 @@ def test_locked(hub, place):
     with open(f"{folder}/{blob}.lock", "w") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         place.refused("another program")
-        code, _, err = place.run("remove", hub.repo)
+        code, _, err = place.run("remove", "--yes", hub.repo)
         assert code == 1 and "fetching" in err, err
     place.pulled()
 

@@ -28,7 +28,7 @@ _lily() {
     bench) options='--synthetic --lengths --phase --rounds --steps --quick --fill --seed --peers --csv --markdown --svg --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --help' ;;
     pull) options='--connections --timeout --json --help' ;;
     list) options='--json --help' ;;
-    remove) options='--json --help' ;;
+    remove) options='--yes --json --help' ;;
     quantize) options='--rounding --threads --check --json --help' ;;
     eval) options='--model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --window --stride --max-tokens --out --top --limit --quick --json --help' ;;
     loadtest) options='--rate --duration --mix --max-tokens --long --api-key --model-name --timeout --seed --json --help' ;;
