@@ -108,7 +108,7 @@ static lily_status run_pack(void *args, int n, char **words, struct lily_err *er
 
 #define AT(field) offsetof(struct pack_args, field)
 static const struct opt options[] = {
-    {"out", 'o', "FILE", "where to write it (default: by the checkpoint's key in the cache folder, where runs look)", OPT_TEXT, AT(out), 0,
+    {"out", 'o', "FILE", "where to write it; missing folders are made (default: by the checkpoint's key in the cache folder, where runs look)", OPT_TEXT, AT(out), 0,
      0, NULL},
     {"check", 0, NULL, "write nothing; hold the file against its hashes", OPT_ON, AT(check), 0, 0, NULL},
     {"again", 0, NULL, "write it also when a good one is there", OPT_ON, AT(again), 0, 0, NULL},
