@@ -29,7 +29,7 @@ $(BUILD)/web_files.c: mk/embed.sh $(WEB_FILES) $(WEB_STAMP)
 $(BUILD)/web_files.o: $(BUILD)/web_files.c src/serve/web.h $(FLAGS_STAMP)
 	$(Q)$(CC) $(CFLAGS_ALL) -c $< -o $@
 
-$(BUILD)/%.o: %.c $(FLAGS_STAMP)
+$(BUILD)/%.o: %.c $(FLAGS_STAMP) mk/config.mk
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) $(call isa_of,$<) -MMD -MP -c $< -o $@
 

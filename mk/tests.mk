@@ -43,7 +43,7 @@ RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" MODE=$(MODE) SAN=$(SAN) CFLA
 CHECK := $(call some,$(call bins,unit golden state fault api) $(KERNELS) $(FUZZ_BIN) tests/layers.sh tests/headers.sh \
   tests/install.sh tests/neon.sh tests/avx512.sh $(call scripts,cli api) $(wildcard tests/skills/skills.py))
 SAN_CHECK := $(call some,$(call bins,unit golden fault) $(FUZZ_BIN))
-TSAN_CHECK := $(call some,$(filter-out %/test_demo_ids,$(call bins,unit state api)) $(call scripts,api))
+TSAN_CHECK := $(call some,$(filter-out %/test_demo_ids,$(call bins,unit/backend unit/base unit/load unit/run unit/serve state api) $(BUILD)/tests/unit/text/test_edges) $(call scripts,api))
 SOAK := $(call some,$(call bins,soak) $(call scripts,soak))
 
 #: make check          every suite once: unit, layers, headers, kernels, golden, state, fault, api, cli, skills
