@@ -123,14 +123,14 @@ static void test_tiny_prefill_f32(void **state)
 {
     (void)state;
     NEED_CARD();
-    tiny(true, PHASE_PREFILL, 3e-1);
+    tiny(true, PHASE_PREFILL, 5e-2);
 }
 
 static void test_tiny_prefill(void **state)
 {
     (void)state;
     NEED_CARD();
-    tiny(false, PHASE_PREFILL, 3e-1);
+    tiny(false, PHASE_PREFILL, 5e-2);
 }
 
 /* ---- demo ---- */
@@ -187,8 +187,7 @@ static void test_demo(void **state)
     struct fidelity f = demo(m, &exact, (struct traced_run){1, PHASE_DECODE}, ids, n, &g);
     assert_true(f.top1 >= 0.995 && f.ppl <= 0.0004 && f.rms_half <= 5e-3 && f.rms_99 <= 2e-2);
     f = demo(m, &exact, (struct traced_run){512, PHASE_PREFILL}, ids, n, &g);
-    /* Wanted are 98.5% and 0.1%; bf16 weights and activations reach 98.15% and 0.26% on this model (SPEED.md). */
-    assert_true(f.top1 >= 0.98 && f.ppl <= 0.004 && f.rms_half <= 3e-2);
+    assert_true(f.top1 >= 0.985 && f.ppl <= 0.001 && f.rms_half <= 3e-2);
     trace_free(&exact);
     model_close(m);
     model_close(cpu);

@@ -131,6 +131,7 @@ static lily_status fill(struct cuda_backend *c, const struct cuda_options *o, st
     for (int j = 0; j < ROTARY_DIM / 2; j++) f[j] = pow(o->shape.rope_theta, -2.0 * j / ROTARY_DIM);
     CUDA_TRY(cudaGetDeviceProperties(&p, c->device), "reading a card's properties");
     c->n_sms = p.multiProcessorCount;
+    c->wgmma = p.major == 9;
     CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream");
     CUDA_TRY(cudaMalloc((void **)&c->frequency, sizeof f), "frequencies");
     CUDA_TRY(cudaMemcpy(c->frequency, f, sizeof f, cudaMemcpyHostToDevice), "frequencies");

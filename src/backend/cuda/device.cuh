@@ -106,29 +106,33 @@ struct workspace {
     u16 *frag_head;       /* (DECODE_ROWS, pad(hidden)), for the head after prefill */
     float *ss_head;       /* (DECODE_ROWS, hidden / 16) */
     /* prefill */
-    u16 *norm;            /* (max_rows, pad(hidden)) bf16, permuted */
-    u16 *norm_rest;       /* the same: what bf16 leaves of the numbers, for the router */
+    u16 *norm;            /* (max_rows, pad(hidden)) fp16, permuted */
+    u16 *norm_rest;       /* the same: what fp16 leaves of the numbers */
     float *norm_sum;      /* (max_rows, hidden / 64) sums of the normed numbers by group */
-    u16 *qkv;             /* (max_rows, ld_qkv) bf16: before the convolution; or q, k, v */
-    u16 *z;               /* (max_rows, value_dim) bf16 */
-    float *conv;          /* (max_rows, conv_dim) */
+    float *qkv;           /* (max_rows, ld_qkv): before the convolution; or q, k, v */
+    float *z;             /* (max_rows, value_dim) */
+    float *gdn_o;         /* (max_rows, value_dim): before the gated norm */
+    uint8_t *chunks;      /* (max_rows / 64, …) what the delta rule keeps of 64 rows of a sequence (prefill_gdn.cu) */
     float *ba;            /* (max_rows, 2, 16 * tiles of heads) */
-    u16 *mixed;           /* (max_rows, pad(mix dim)) bf16, permuted */
+    u16 *mixed;           /* (max_rows, pad(mix dim)) fp16, permuted */
+    u16 *mixed_rest;      /* the same: what fp16 leaves */
     float *router_p;      /* (max_rows, ld_experts) */
     float *shared_gate_p; /* (max_rows) */
     int32_t *top;         /* (max_rows, 8) */
     float *top_weight;    /* (max_rows, 8) */
     int32_t *slot_row;    /* (max_rows * 8) sorted by expert */
     int32_t *slot_of;     /* (max_rows, 8) */
-    int32_t *expert_first; /* (n_experts + 1) */
     int32_t *expert_count, *expert_cursor; /* (n_experts); counts are zero between layers */
-    int32_t *blocks;      /* their number, -, then (max_blocks, 2): expert, first slot of each block of tokens */
-    u16 *inner;           /* (max_rows * 8, pad(expert_dim)) bf16, permuted */
-    u16 *shared;          /* (max_rows, pad(shared_dim)) bf16, permuted */
-    u16 *expert_out;      /* (max_rows * 8, hidden) bf16 */
-    float *shared_out;    /* (max_rows, hidden) */
+    int32_t *n_blocks;
+    struct token_block *blocks; /* (max_blocks) */
+    u16 *inner;           /* (max_rows * 8, pad(expert_dim)) fp16, permuted */
+    u16 *shared;          /* (max_rows, pad(shared_dim)) fp16, permuted */
+    u16 *expert_out;      /* (max_rows * 8, hidden) fp16 */
+    u16 *shared_out;      /* (max_rows, hidden) fp16 */
     int ld_u, ld_qkv, ld_heads, ld_experts, ld_logits, pad_hidden, pad_mix, pad_expert, pad_shared, max_blocks;
     size_t rows_bytes;    /* from id to the end of pass */
+    uint8_t *keys;        /* owned: keys and values of a sequence and layer in the form of prefill attention; grows */
+    size_t keys_bytes;
     uint8_t *block;       /* owned: everything above */
     size_t bytes;
 };
@@ -143,6 +147,7 @@ enum pending_step { PENDING_NONE, PENDING_EMBED, PENDING_GDN_OUT, PENDING_ATTN_O
 struct cuda_backend {
     struct backend base;
     int device, n_sms;
+    bool wgmma;                  /* the card has Hopper's warpgroup products */
     cudaStream_t stream;
     cudaError_t error;           /* the first of the present pass */
     struct state_pool states;
@@ -254,6 +259,8 @@ void decode_head(struct cuda_backend *c, const struct matrix *head, const u16 *f
 /* Fragments and sums of squares of n rows of x, for a norm; rows (at most DECODE_ROWS numbers) picks them, NULL: the first n. */
 void decode_frag(struct cuda_backend *c, const int32_t *rows, const struct vector *norm, int n, u16 *frag, float *ss);
 
+/* Bytes of ws.chunks for 64 rows. */
+size_t prefill_gdn_chunk_bytes(const struct model_shape *s);
 void prefill_embed(struct cuda_backend *c, const struct matrix *table);
 void prefill_gdn_in(struct cuda_backend *c, const struct gdn_weights *w);
 void prefill_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int index);

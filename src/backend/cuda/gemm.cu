@@ -1,5 +1,6 @@
 /* The prefill product (gemm.cuh). */
 #include "backend/cuda/gemm.cuh"
+#include "backend/cuda/half.cuh"
 
 enum { WARPS_M = 4, MT = 2, ROW_BYTES = UNIT_COLS * 2 };
 
@@ -8,25 +9,17 @@ template <int BN> struct shape_of {
     static constexpr int WARPS_N = BN == 32 ? 1 : 2, THREADS = 32 * WARPS_M * WARPS_N, NT = BN / WARPS_N / 8, XROWS = BN / (THREADS / 16);
 };
 
-/* Which tokens a block has. */
-struct token_block {
-    int first, n, expert;
-};
-
-template <int BN> DI bool block_of(const gemm_params &p, int block, token_block &b)
+template <int BN> DI bool block_of(const gemm_params &p, int i, token_block &b)
 {
-    if (!p.blocks) {
-        b.first = block * BN;
-        b.n = p.n_rows - b.first;
+    if (!p.n_blocks) {
+        b.first = i * BN;
+        b.n = p.n_rows - b.first < BN ? p.n_rows - b.first : BN;
         b.expert = 0;
-    } else {
-        if (block >= p.blocks[0]) return false;
-        b.expert = p.blocks[2 + 2 * block];
-        b.first = p.blocks[3 + 2 * block];
-        b.n = p.expert_first[b.expert + 1] - b.first;
+        return true;
     }
-    if (b.n > BN) b.n = BN;
-    return b.n > 0;
+    if (i >= *p.n_blocks) return false;
+    b = p.blocks[i];
+    return true;
 }
 
 /* Tile i of the block's 8: warp_m = i / 2 has tiles 2*warp_m and +1; in a pair the second is of the other matrix. */
@@ -68,8 +61,11 @@ template <int BN, int PLANES> struct loader {
         }
     }
 
-    __device__ __forceinline__ void request(const u16 *rows, u32 at, int unit) const
+    /* Units behind the last are the rest of the activations, with the weights once more. */
+    __device__ __forceinline__ void request(const gemm_params &p, u32 at, int unit) const
     {
+        const u16 *rows = unit < p.units ? p.x : p.rest;
+        if (unit >= p.units) unit -= p.units;
 #pragma unroll
         for (int i = 0; i < (int)(sizeof w / sizeof *w); i++)
             if (w[i]) cp16(at + (threadIdx.x + i * THREADS) * 16, w[i] + (size_t)unit * PLANES * UNIT, 16);
@@ -82,53 +78,36 @@ template <int BN, int PLANES> struct loader {
     }
 };
 
-/* Scales and biases of one group, doubled into both halves: rows g, rows g+8. */
-struct group_scale {
-    u32 s0, s1, b0, b1;
-};
-
-DI group_scale scales_at(const uint8_t *unit, int gr, int g)
+/* The A fragments of 64 columns of an 8-bit matrix: fp16(s*(16 high + low) + b). */
+DI void dequant_group8(u32 (&a)[16], const uint8_t *unit, int gr, int lane)
 {
-    const uint2 s = *(const uint2 *)(unit + 1024 + g * 8), b = *(const uint2 *)(unit + 1088 + g * 8);
-    const u32 sel = gr ? 0x3232u : 0x1010u;
-    group_scale r = {__byte_perm(s.x, 0, sel), __byte_perm(s.y, 0, sel), __byte_perm(b.x, 0, sel), __byte_perm(b.y, 0, sel)};
-    return r;
-}
-
-/* The A fragment of 16 columns: bf16(s*q + b). */
-template <int PLANES> DI void dequant(u32 (&a)[4], const u32 (&lo)[4], const u32 (&hi)[4], int m, const group_scale &s)
-{
+    const group_scale s = scales_at(unit, gr, lane >> 2);
+    const uint4 v = *(const uint4 *)(unit + gr * 512 + lane * 16), w = *(const uint4 *)(unit + UNIT + gr * 512 + lane * 16);
+    const u32 lo[4] = {v.x, v.y, v.z, v.w}, hi[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
-    for (int r = 0; r < 4; r++) {
-        u32 q = code2(lo[r] >> (4 * m));
-        if (PLANES == 2) q = fma2(code2(hi[r] >> (4 * m)), 0x41804180u, q); /* 16 */
-        a[r] = fma2(q, r & 1 ? s.s1 : s.s0, r & 1 ? s.b1 : s.b0);
+    for (int i = 0; i < 16; i++) {
+        const u32 q = fma2_h(code2_h(hi[i & 3] >> (4 * (i >> 2))), 0x4c004c00u /* 16 */, code2_h(lo[i & 3] >> (4 * (i >> 2))));
+        a[i] = fma2_h(q, i & 1 ? s.s1 : s.s0, i & 1 ? s.b1 : s.b0);
     }
 }
 
 template <int BN, int PLANES> DI void multiply(float (&d)[MT][shape_of<BN>::NT][4], const uint8_t *sm, u32 at, int wm, int wn, int lane)
 {
-    const int g = lane >> 2, row0 = wn * (BN / shape_of<BN>::WARPS_N) + (lane & 7) + ((lane >> 4) << 3), half = (lane >> 3) & 1;
+    const int row0 = wn * (BN / shape_of<BN>::WARPS_N) + (lane & 7) + ((lane >> 4) << 3), half = (lane >> 3) & 1;
     constexpr int NT = shape_of<BN>::NT;
     const u32 xs = at + stage<BN, PLANES>::W;
 #pragma unroll
     for (int gr = 0; gr < 2; gr++) {
-        u32 lo[MT][4], hi[MT][4];
-        group_scale sc[MT];
+        u32 a[MT][16];
 #pragma unroll
         for (int i = 0; i < MT; i++) {
             const uint8_t *u = sm + (size_t)(wm * MT + i) * PLANES * UNIT;
-            uint4 v = *(const uint4 *)(u + gr * 512 + lane * 16);
-            lo[i][0] = v.x, lo[i][1] = v.y, lo[i][2] = v.z, lo[i][3] = v.w;
-            if (PLANES == 2) {
-                v = *(const uint4 *)(u + UNIT + gr * 512 + lane * 16);
-                hi[i][0] = v.x, hi[i][1] = v.y, hi[i][2] = v.z, hi[i][3] = v.w;
-            }
-            sc[i] = scales_at(u, gr, g);
+            if (PLANES == 1) dequant_group(a[i], u, gr, lane);
+            else dequant_group8(a[i], u, gr, lane);
         }
 #pragma unroll
         for (int m = 0; m < 4; m++) {
-            u32 b[NT][2], a[4];
+            u32 b[NT][2];
             const int chunk = (gr * 4 + m) * 2 + half;
 #pragma unroll
             for (int j = 0; j < NT / 2; j++) {
@@ -138,11 +117,9 @@ template <int BN, int PLANES> DI void multiply(float (&d)[MT][shape_of<BN>::NT][
                 b[2 * j][0] = r[0], b[2 * j][1] = r[1], b[2 * j + 1][0] = r[2], b[2 * j + 1][1] = r[3];
             }
 #pragma unroll
-            for (int i = 0; i < MT; i++) {
-                dequant<PLANES>(a, lo[i], hi[i], m, sc[i]);
+            for (int i = 0; i < MT; i++)
 #pragma unroll
-                for (int j = 0; j < NT; j++) mma16(d[i][j], a[0], a[1], a[2], a[3], b[j][0], b[j][1]);
-            }
+                for (int j = 0; j < NT; j++) mma16_h(d[i][j], a[i][4 * m], a[i][4 * m + 1], a[i][4 * m + 2], a[i][4 * m + 3], b[j][0], b[j][1]);
         }
     }
 }
@@ -150,7 +127,7 @@ template <int BN, int PLANES> DI void multiply(float (&d)[MT][shape_of<BN>::NT][
 DI void store_one(const gemm_part &q, int row, int n, float v)
 {
     const size_t at = (size_t)row * q.ldy + n;
-    if (q.kind == GEMM_BF16) ((u16 *)q.y)[at] = f_bf(v);
+    if (q.kind == GEMM_F16) ((u16 *)q.y)[at] = f_h(v);
     else if (q.kind == GEMM_F32) ((float *)q.y)[at] = v;
     else ((float *)q.y)[at] += v;
 }
@@ -167,7 +144,7 @@ template <int BN> DI void store_block(const gemm_part &q, const token_block &b, 
             if (q.kind == GEMM_SILU) {
                 const int tile = group * (GEMM_TILES / 2) + wm;
                 if (tile < q.tiles)
-                    ((u16 *)q.y)[(size_t)(b.first + token) * q.ldy + perm_of(tile * 16 + r16)] = f_bf(siluf(d[0][j][e]) * d[1][j][e]);
+                    ((u16 *)q.y)[(size_t)(b.first + token) * q.ldy + perm_of(tile * 16 + r16)] = f_h(siluf(d[0][j][e]) * d[1][j][e] * INNER_SCALE);
                 continue;
             }
 #pragma unroll
@@ -185,15 +162,16 @@ template <int BN, int STAGES, int PLANES> DI void gemm_block(const gemm_params &
     loader<BN, PLANES> from;
     from.init(q, p, b, group);
     float d[MT][shape_of<BN>::NT][4] = {};
+    const int units = p.rest ? 2 * p.units : p.units;
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
-        if (i < p.units) from.request(p.x, smem_addr(sm + i * BYTES), i);
+        if (i < units) from.request(p, smem_addr(sm + i * BYTES), i);
         cp_commit();
     }
-    for (int u = 0, at = 0, ahead = STAGES - 1; u < p.units; u++) {
+    for (int u = 0, at = 0, ahead = STAGES - 1; u < units; u++) {
         cp_wait<STAGES - 2>();
         __syncthreads();
-        if (u + STAGES - 1 < p.units) from.request(p.x, smem_addr(sm + ahead * BYTES), u + STAGES - 1);
+        if (u + STAGES - 1 < units) from.request(p, smem_addr(sm + ahead * BYTES), u + STAGES - 1);
         cp_commit();
         multiply<BN, PLANES>(d, sm + at * BYTES, smem_addr(sm + at * BYTES), wm, wn, lane);
         at = at + 1 == STAGES ? 0 : at + 1;
@@ -207,11 +185,11 @@ template <int BN, int STAGES, int PLANES> __global__ void __launch_bounds__(shap
     extern __shared__ __align__(128) uint8_t sm[];
     pdl_launch();
     pdl_wait();
-    int m = 0;
-    while ((int)blockIdx.x >= p.part[m].end) m++;
     token_block b;
+    int group;
     if (!block_of<BN>(p, blockIdx.y, b)) return;
-    gemm_block<BN, STAGES, PLANES>(p, p.part[m], b, (int)blockIdx.x - (m ? p.part[m - 1].end : 0), sm);
+    const gemm_part &part = gemm_part_at(p, blockIdx.x, &group);
+    gemm_block<BN, STAGES, PLANES>(p, part, b, group, sm);
 }
 
 struct gemm_part gemm_part_of(const struct matrix *m, enum gemm_out kind, void *y, int ldy)
@@ -231,25 +209,49 @@ template <int PLANES> static void run_width(struct cuda_backend *c, const gemm_p
     else run<128, 2, PLANES>(c, p, grid, n_blocks);
 }
 
-/* Parts of one number of planes in one launch. */
-static void run_planes(struct cuda_backend *c, const gemm_params *all, int n_parts, int planes, int bn, int n_blocks)
+/* The parts of one number of planes, their blocks counted: of `per` tiles, of a pair `pair`. Returns how many. */
+static int choose(gemm_params *p, const gemm_params *all, int n_parts, int planes, int per, int pair)
 {
-    gemm_params p = *all;
-    int n = 0, grid = 0;
+    int n = 0, end = 0;
     for (int i = 0; i < n_parts; i++) {
         if (all->part[i].planes != planes) continue;
-        int per = all->part[i].kind == GEMM_SILU ? GEMM_TILES / 2 : GEMM_TILES;
-        p.part[n] = all->part[i];
-        grid += (p.part[n].tiles + per - 1) / per;
-        p.part[n++].end = grid;
+        int tiles = all->part[i].kind == GEMM_SILU ? pair : per;
+        p->part[n] = all->part[i];
+        end += (p->part[n].tiles + tiles - 1) / tiles;
+        p->part[n++].end = end;
     }
-    if (!n) return;
-    if (planes == 1) run_width<1>(c, &p, grid, bn, n_blocks);
-    else run_width<2>(c, &p, grid, bn, n_blocks);
+    return n;
 }
 
-void gemm_run(struct cuda_backend *c, gemm_params *p, int n_parts, int bn, int n_blocks)
+static int width_of(int n_rows)
 {
-    run_planes(c, p, n_parts, 1, bn, n_blocks);
-    run_planes(c, p, n_parts, 2, bn, n_blocks);
+    return n_rows <= 32 ? 32 : n_rows <= 512 ? 64 : 128;
+}
+
+static void run_plain(struct cuda_backend *c, const gemm_params *all, int n_parts, int planes, int most_blocks)
+{
+    gemm_params p = *all;
+    int n = choose(&p, all, n_parts, planes, GEMM_TILES, GEMM_TILES / 2), blocks = most_blocks;
+    if (!n) return;
+    if (!p.n_blocks) {
+        p.width = width_of(p.n_rows);
+        blocks = (p.n_rows + p.width - 1) / p.width;
+    }
+    if (planes == 1) run_width<1>(c, &p, p.part[n - 1].end, p.width, blocks);
+    else run_width<2>(c, &p, p.part[n - 1].end, p.width, blocks);
+}
+
+void gemm_run(struct cuda_backend *c, gemm_params *p, int n_parts, int most_blocks)
+{
+    gemm_params q = *p;
+    int n = c->wgmma && !p->plain ? choose(&q, p, n_parts, 1, GEMM_TILES, GEMM_TILES) : 0;
+    if (n) gemm_wg_run(c, &q, n, most_blocks);
+    else run_plain(c, p, n_parts, 1, most_blocks);
+    run_plain(c, p, n_parts, 2, most_blocks);
+}
+
+int gemm_expert_width(const struct cuda_backend *c, int planes, int mean)
+{
+    if (c->wgmma && planes == 1) return mean <= 20 ? 32 : 128;
+    return mean <= 24 ? 32 : mean <= 96 ? 64 : 128;
 }

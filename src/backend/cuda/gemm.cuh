@@ -1,7 +1,8 @@
 /*
- * The prefill product on tensor cores (mma.sync, from sm_80): weights as units, made bf16 in registers; activations as rows of
- * bf16 in the units' order. A block takes 128 weight rows and BN tokens; an element's sum runs over the columns in one order,
- * 16 at a time, whatever the block, so BN may follow the number of tokens without changing a bit.
+ * The prefill product on tensor cores: weights as units, made fp16 in registers; activations as rows of fp16 in the units'
+ * order. Two forms: warpgroup products (Hopper, 4-bit matrices; gemm_wg.cu) and mma.sync (gemm.cu). A block takes 128 weight
+ * rows and some tokens; an element's sum runs over the columns in one order, 16 at a time, whatever the block, so the number of
+ * tokens may follow their count without changing a bit. The form follows the card and the matrix.
  */
 #ifndef LILY_BACKEND_CUDA_GEMM_CUH
 #define LILY_BACKEND_CUDA_GEMM_CUH
@@ -9,17 +10,17 @@
 #include "backend/cuda/device.cuh"
 
 enum gemm_out {
-    GEMM_BF16, /* y as bf16 */
-    GEMM_F32,  /* y as fp32 */
-    GEMM_ADD,  /* y (fp32) += */
-    GEMM_SILU, /* silu(first matrix) * second, as bf16 in the units' order */
+    GEMM_F16,  /* y as fp16; of activations in one part */
+    GEMM_F32,  /* y as fp32; of activations in two parts */
+    GEMM_ADD,  /* y (fp32) +=; the same */
+    GEMM_SILU, /* silu(first matrix) * second * INNER_SCALE, as fp16 in the units' order; of activations in one part */
 };
 
 /* One matrix (or the pair of GEMM_SILU) and where its results go. */
 struct gemm_part {
     const uint8_t *w, *w2;
     int planes, tiles;
-    int end;        /* blocks of 8 tiles up to and with this part (GEMM_SILU: of 4 tiles) */
+    int end;        /* blocks of weight rows up to and with this part */
     enum gemm_out kind;
     void *y;
     int ldy;
@@ -27,19 +28,41 @@ struct gemm_part {
 
 enum { GEMM_PARTS = 4, GEMM_TILES = 8 };
 
+/* Tokens of one expert that go through its weights together: slots [first, first + n). */
+struct token_block {
+    int expert, first, n;
+};
+
 struct gemm_params {
     struct gemm_part part[GEMM_PARTS];
     int units;
-    const u16 *x;   /* (rows, ldx) */
+    const u16 *x;    /* (rows, ldx) */
+    const u16 *rest; /* the same: what fp16 left of x, which counts, too; NULL: nothing */
     int ldx, n_rows;
-    /* experts: blocks of tokens of one expert; NULL: rows in order */
-    const int32_t *blocks, *expert_first, *slot_row;
+    /* experts; n_blocks NULL: rows in order */
+    const int32_t *n_blocks, *slot_row;
+    const struct token_block *blocks;
     size_t expert_bytes;
     bool gather;    /* x rows are batch rows, to be found through slot_row; else slots */
+    bool plain;     /* mma.sync, whatever the card has */
+    int width;      /* tokens of a block at most */
 };
 
-/* Launches blocks over the parts. n_blocks: token blocks at most. */
-void gemm_run(struct cuda_backend *c, gemm_params *p, int n_parts, int bn, int n_blocks);
+/* Launches the parts. most_blocks: of experts. */
+void gemm_run(struct cuda_backend *c, gemm_params *p, int n_parts, int most_blocks);
 struct gemm_part gemm_part_of(const struct matrix *m, enum gemm_out kind, void *y, int ldy);
+/* Tokens of an expert's block, for about `mean` tokens an expert. */
+int gemm_expert_width(const struct cuda_backend *c, int planes, int mean);
+/* gemm_wg.cu: parts of 4-bit matrices, on a card that has these products. */
+void gemm_wg_run(struct cuda_backend *c, const gemm_params *p, int n_parts, int most_blocks);
+
+/* Which part block `block` of weight rows belongs to, and its number there. */
+DI const gemm_part &gemm_part_at(const gemm_params &p, int block, int *group)
+{
+    int m = 0;
+    while (block >= p.part[m].end) m++;
+    *group = block - (m ? p.part[m - 1].end : 0);
+    return p.part[m];
+}
 
 #endif

@@ -1,14 +1,15 @@
 /* Prefill around the residual stream: norms, projections, and the mixture of experts. */
 #include "backend/cuda/gemm.cuh"
 #include "backend/cuda/gemv.cuh"
+#include "backend/cuda/prefill.cuh"
 
 /* ---- norm ---- */
 
 struct norm_params {
     const float *x, *w;
     u16 *out;      /* (rows, ld) in the units' order */
-    u16 *rest;     /* the same: number - out; NULL: not wanted */
-    float *sum;    /* (rows, ld / 64) sums by group; with rest */
+    u16 *rest;     /* the same: number - out */
+    float *sum;    /* (rows, ld / 64) sums by group */
     int hidden, ld;
     float eps;
 };
@@ -23,7 +24,7 @@ DI float block_sum(float v, float *part)
     return s;
 }
 
-/* Block: a row. A thread has four neighbours of a group, whose places in the units' order are two pairs. */
+/* Block: a row. A thread has four neighbours of a group. */
 __global__ void __launch_bounds__(CTA) k_norm(const __grid_constant__ norm_params p)
 {
     __shared__ float part[WARPS];
@@ -40,12 +41,7 @@ __global__ void __launch_bounds__(CTA) k_norm(const __grid_constant__ norm_param
     for (int k = threadIdx.x * 4; k < p.hidden; k += CTA * 4) {
         const float4 v = *(const float4 *)(x + k), w = *(const float4 *)(p.w + k);
         const float y[4] = {v.x * f * w.x, v.y * f * w.y, v.z * f * w.z, v.w * f * w.w};
-        const size_t at = r * p.ld + perm_of(k); /* b = 0 and 2 are neighbours, 1 and 3 lie 32 further */
-        *(u32 *)(p.out + at) = pack_bf(y[0], y[2]);
-        *(u32 *)(p.out + at + 32) = pack_bf(y[1], y[3]);
-        if (!p.rest) continue;
-        *(u32 *)(p.rest + at) = pack_bf(y[0] - bf_round(y[0]), y[2] - bf_round(y[2]));
-        *(u32 *)(p.rest + at + 32) = pack_bf(y[1] - bf_round(y[1]), y[3] - bf_round(y[3]));
+        put_four(p.out, p.rest, r * p.ld + perm_of(k), y);
         float g = (y[0] + y[1]) + (y[2] + y[3]);
         const u32 group = threadIdx.x & 16 ? 0xffff0000u : 0x0000ffffu; /* sixteen threads have a group, wholly or not at all */
 #pragma unroll
@@ -54,10 +50,10 @@ __global__ void __launch_bounds__(CTA) k_norm(const __grid_constant__ norm_param
     }
 }
 
-static void norm_rows(struct cuda_backend *c, const struct vector *w, bool exact)
+static void norm_rows(struct cuda_backend *c, const struct vector *w)
 {
     struct workspace *ws = &c->ws;
-    norm_params p = {ws->x, w->data, ws->norm, exact ? ws->norm_rest : NULL, ws->norm_sum, c->base.shape.hidden, ws->pad_hidden, c->base.shape.rms_eps};
+    norm_params p = {ws->x, w->data, ws->norm, ws->norm_rest, ws->norm_sum, c->base.shape.hidden, ws->pad_hidden, c->base.shape.rms_eps};
     launch(c, k_norm, dim3((unsigned)c->batch->n_rows), CTA, 0, p);
 }
 
@@ -68,38 +64,34 @@ void prefill_embed(struct cuda_backend *c, const struct matrix *table)
 
 /* ---- projections ---- */
 
-static int width_of(int n_rows)
-{
-    return n_rows <= 32 ? 32 : n_rows <= 512 ? 64 : 128;
-}
-
-static void dense(struct cuda_backend *c, gemm_params *p, int n_parts, const u16 *x, int ldx, int units)
+/* rest: NULL, or what fp16 left of x, where that is wanted. */
+static void dense(struct cuda_backend *c, gemm_params *p, int n_parts, const u16 *x, const u16 *rest, int ldx, int units)
 {
     p->x = x;
+    p->rest = rest;
     p->ldx = ldx;
     p->units = units;
     p->n_rows = c->batch->n_rows;
-    int bn = width_of(p->n_rows);
-    gemm_run(c, p, n_parts, bn, (p->n_rows + bn - 1) / bn);
+    gemm_run(c, p, n_parts, 0);
 }
 
 void prefill_gdn_in(struct cuda_backend *c, const struct gdn_weights *w)
 {
     struct workspace *ws = &c->ws;
     gemm_params p = {};
-    norm_rows(c, w->norm, false);
-    p.part[0] = gemm_part_of(w->in_qkv, GEMM_BF16, ws->qkv, ws->ld_qkv);
-    p.part[1] = gemm_part_of(w->in_z, GEMM_BF16, ws->z, shape_gdn_value_dim(&c->base.shape));
+    norm_rows(c, w->norm);
+    p.part[0] = gemm_part_of(w->in_qkv, GEMM_F32, ws->qkv, ws->ld_qkv);
+    p.part[1] = gemm_part_of(w->in_z, GEMM_F32, ws->z, shape_gdn_value_dim(&c->base.shape));
     p.part[2] = gemm_part_of(w->in_b, GEMM_F32, ws->ba, 2 * ws->ld_heads);
     p.part[3] = gemm_part_of(w->in_a, GEMM_F32, ws->ba + ws->ld_heads, 2 * ws->ld_heads);
-    dense(c, &p, 4, ws->norm, ws->pad_hidden, w->in_qkv->units);
+    dense(c, &p, 4, ws->norm, ws->norm_rest, ws->pad_hidden, w->in_qkv->units);
 }
 
 static void add_out(struct cuda_backend *c, const struct matrix *m)
 {
     gemm_params p = {};
     p.part[0] = gemm_part_of(m, GEMM_ADD, c->ws.x, c->base.shape.hidden);
-    dense(c, &p, 1, c->ws.mixed, c->ws.pad_mix, m->units);
+    dense(c, &p, 1, c->ws.mixed, c->ws.mixed_rest, c->ws.pad_mix, m->units);
 }
 
 void prefill_gdn_out(struct cuda_backend *c, const struct gdn_weights *w)
@@ -116,19 +108,19 @@ void prefill_attn_in(struct cuda_backend *c, const struct attn_weights *w, int i
 {
     struct workspace *ws = &c->ws;
     gemm_params p = {};
-    norm_rows(c, w->norm, false);
-    p.part[0] = gemm_part_of(w->q, GEMM_BF16, ws->qkv, ws->ld_qkv);
-    p.part[1] = gemm_part_of(w->k, GEMM_BF16, ws->qkv + w->q->rows, ws->ld_qkv);
-    p.part[2] = gemm_part_of(w->v, GEMM_BF16, ws->qkv + w->q->rows + w->k->rows, ws->ld_qkv);
-    dense(c, &p, 3, ws->norm, ws->pad_hidden, w->q->units);
+    norm_rows(c, w->norm);
+    p.part[0] = gemm_part_of(w->q, GEMM_F32, ws->qkv, ws->ld_qkv);
+    p.part[1] = gemm_part_of(w->k, GEMM_F32, ws->qkv + w->q->rows, ws->ld_qkv);
+    p.part[2] = gemm_part_of(w->v, GEMM_F32, ws->qkv + w->q->rows + w->k->rows, ws->ld_qkv);
+    dense(c, &p, 3, ws->norm, ws->norm_rest, ws->pad_hidden, w->q->units);
     prefill_append(c, w, index);
 }
 
 /* ---- router ---- */
 
 /*
- * Router logits and the shared gate with codes and 16-bit activations exact in bf16 and scales in fp32, for the order of
- * experts hangs on small differences. Block: 128 weight rows, a tile a warp, and 32 tokens.
+ * Router logits and the shared gate with codes exact, activations in two parts and scales in fp32, for the order of
+ * experts hangs on small differences. Block: 32 tokens and as many tiles as it has warps (all, of up to 256 experts).
  */
 struct router_params {
     const uint8_t *w, *w2; /* the last tile is of w2, the shared gate */
@@ -145,17 +137,17 @@ DI const uint8_t *router_tile(const router_params &p, int tile)
     return tile == p.tiles - 1 ? p.w2 : p.w + (size_t)tile * p.tile_bytes;
 }
 
-enum { RT_TOKENS = 32, RT_X = RT_TOKENS * UNIT_COLS * 2, RT_STAGES = 3 };
+enum { RT_TOKENS = 32, RT_X = RT_TOKENS * UNIT_COLS * 2, RT_STAGES = 3, RT_TILES = 17 };
 
-template <int PLANES> DI void router_request(const router_params &p, u32 at, int unit, int tile0, int row0)
+template <int PLANES> DI void router_request(const router_params &p, u32 at, int unit, int tiles, int tile0, int row0)
 {
     const int per_tile = PLANES * 72;
-    for (int i = threadIdx.x; i < WARPS * per_tile; i += CTA) {
+    for (int i = threadIdx.x; i < tiles * per_tile; i += blockDim.x) {
         const int tile = tile0 + i / per_tile;
         if (tile < p.tiles) cp16(at + i * 16, router_tile(p, tile) + (size_t)unit * PLANES * UNIT + (i % per_tile) * 16, 16);
     }
-    at += WARPS * PLANES * UNIT;
-    for (int i = threadIdx.x; i < 2 * RT_TOKENS * 16; i += CTA) {
+    at += tiles * PLANES * UNIT;
+    for (int i = threadIdx.x; i < 2 * RT_TOKENS * 16; i += blockDim.x) {
         const int row = (i >> 4) & (RT_TOKENS - 1), chunk = i & 15, from = row0 + row < p.n_rows ? row0 + row : row0;
         const u16 *x = (i >= RT_TOKENS * 16 ? p.rest : p.x) + (size_t)from * p.ld + unit * UNIT_COLS + chunk * 8;
         cp16(at + (i >> 4) * (UNIT_COLS * 2) + ((chunk ^ (row & 7)) << 4), x, 16);
@@ -177,8 +169,8 @@ template <int PLANES> DI void router_unit(float (&acc)[4][4], const uint8_t *u, 
             u32 a[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                a[i] = code2(lo[i] >> (4 * m));
-                if (PLANES == 2) a[i] = fma2(code2(hi[i] >> (4 * m)), 0x41804180u, a[i]);
+                a[i] = code2_h(lo[i] >> (4 * m));
+                if (PLANES == 2) a[i] = fma2_h(code2_h(hi[i] >> (4 * m)), 0x4c004c00u, a[i]);
             }
             const int chunk = (gr * 4 + m) * 2 + half;
 #pragma unroll
@@ -187,8 +179,8 @@ template <int PLANES> DI void router_unit(float (&acc)[4][4], const uint8_t *u, 
                 for (int j = 0; j < 2; j++) {
                     u32 b[4];
                     ldsm4(b, xs + part * RT_X + (row + 16 * j) * (UNIT_COLS * 2) + ((chunk ^ (row & 7)) << 4));
-                    mma16(d[2 * j], a[0], a[1], a[2], a[3], b[0], b[1]);
-                    mma16(d[2 * j + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+                    mma16_h(d[2 * j], a[0], a[1], a[2], a[3], b[0], b[1]);
+                    mma16_h(d[2 * j + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
                 }
         }
         const float s0 = gr ? bf_hi(sc.x) : bf_lo(sc.x), s1 = gr ? bf_hi(sc.y) : bf_lo(sc.y);
@@ -204,20 +196,20 @@ template <int PLANES> DI void router_unit(float (&acc)[4][4], const uint8_t *u, 
     }
 }
 
-template <int PLANES> __global__ void __launch_bounds__(CTA) k_router(const __grid_constant__ router_params p)
+template <int PLANES> __global__ void __launch_bounds__(32 * RT_TILES) k_router(const __grid_constant__ router_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
-    constexpr int W = WARPS * PLANES * UNIT, BYTES = W + 2 * RT_X;
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile0 = blockIdx.x * WARPS, row0 = blockIdx.y * RT_TOKENS, tile = tile0 + warp;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tiles = blockDim.x / 32, W = tiles * PLANES * UNIT, BYTES = W + 2 * RT_X;
+    const int tile0 = blockIdx.x * tiles, row0 = blockIdx.y * RT_TOKENS, tile = tile0 + warp;
     pdl_launch();
     pdl_wait();
     float acc[4][4] = {}, *sums = (float *)(sm + RT_STAGES * BYTES); /* (tokens, groups and one) */
     const int groups = 2 * p.units, ld_sums = groups + 1;
     for (int i = 0; i < RT_STAGES - 1; i++) {
-        if (i < p.units) router_request<PLANES>(p, smem_addr(sm + i * BYTES), i, tile0, row0);
+        if (i < p.units) router_request<PLANES>(p, smem_addr(sm + i * BYTES), i, tiles, tile0, row0);
         cp_commit();
     }
-    for (int i = threadIdx.x; i < RT_TOKENS * groups; i += CTA) {
+    for (int i = threadIdx.x; i < RT_TOKENS * groups; i += blockDim.x) {
         const int token = i / groups, g = i % groups;
         sums[token * ld_sums + g] = row0 + token < p.n_rows ? p.sum[(size_t)(row0 + token) * (p.ld / 64) + g] : 0.0f;
     }
@@ -225,7 +217,7 @@ template <int PLANES> __global__ void __launch_bounds__(CTA) k_router(const __gr
         const uint8_t *at = sm + (u % RT_STAGES) * BYTES;
         cp_wait<RT_STAGES - 2>();
         __syncthreads();
-        if (u + RT_STAGES - 1 < p.units) router_request<PLANES>(p, smem_addr(sm + (u + RT_STAGES - 1) % RT_STAGES * BYTES), u + RT_STAGES - 1, tile0, row0);
+        if (u + RT_STAGES - 1 < p.units) router_request<PLANES>(p, smem_addr(sm + (u + RT_STAGES - 1) % RT_STAGES * BYTES), u + RT_STAGES - 1, tiles, tile0, row0);
         cp_commit();
         if (tile < p.tiles) router_unit<PLANES>(acc, at + warp * PLANES * UNIT, smem_addr(at + W), sums + 2 * u, ld_sums, lane);
     }
@@ -246,10 +238,11 @@ static void route(struct cuda_backend *c, const struct matrix *m, const struct m
     struct workspace *ws = &c->ws;
     router_params p = {m->data, gate->data, m->tile_bytes, ws->norm, ws->norm_rest, ws->norm_sum, ws->pad_hidden, m->units, m->tiles + 1, m->rows,
                        c->batch->n_rows, ws->router_p, ws->shared_gate_p, ws->ld_experts};
-    dim3 grid((unsigned)(p.tiles + WARPS - 1) / WARPS, (unsigned)(p.n_rows + RT_TOKENS - 1) / RT_TOKENS);
-    size_t shared = (size_t)RT_STAGES * (WARPS * m->planes * UNIT + 2 * RT_X) + (size_t)RT_TOKENS * (2 * m->units + 1) * sizeof(float);
-    if (m->planes == 1) launch(c, k_router<1>, grid, CTA, shared, p);
-    else launch(c, k_router<2>, grid, CTA, shared, p);
+    const int tiles = p.tiles < RT_TILES ? p.tiles : RT_TILES;
+    dim3 grid((unsigned)(p.tiles + tiles - 1) / tiles, (unsigned)(p.n_rows + RT_TOKENS - 1) / RT_TOKENS);
+    size_t shared = (size_t)RT_STAGES * (tiles * m->planes * UNIT + 2 * RT_X) + (size_t)RT_TOKENS * (2 * m->units + 1) * sizeof(float);
+    if (m->planes == 1) launch(c, k_router<1>, grid, 32 * tiles, shared, p);
+    else launch(c, k_router<2>, grid, 32 * tiles, shared, p);
 }
 
 /* ---- choice of experts, tokens sorted by expert ---- */
@@ -257,7 +250,8 @@ static void route(struct cuda_backend *c, const struct matrix *m, const struct m
 struct choice_params {
     const float *logits;
     int ld, n_experts, n_rows, bn;
-    int32_t *top, *count, *first, *cursor, *blocks, *slot_row, *slot_of;
+    int32_t *top, *count, *cursor, *n_blocks, *slot_row, *slot_of;
+    token_block *blocks;
     float *weight;
 };
 
@@ -277,7 +271,8 @@ __global__ void k_choose(const __grid_constant__ choice_params p)
     atomicAdd(&p.count[top[warp][lane]], 1);
 }
 
-/* Where each expert's slots begin, and the list of blocks of bn slots; counts go back to zero for the next layer. */
+/* Where each expert's slots begin, and the list of blocks of up to bn slots, an expert's as equal as can be; counts go back to
+ * zero for the next layer. */
 __global__ void __launch_bounds__(CTA) k_plan(const __grid_constant__ choice_params p)
 {
     __shared__ int slots[CTA], blocks[CTA];
@@ -296,18 +291,12 @@ __global__ void __launch_bounds__(CTA) k_plan(const __grid_constant__ choice_par
     }
     const int first = slots[e] - n, at = blocks[e] - nb;
     if (e < p.n_experts) {
-        p.first[e] = first;
+        const int each = nb ? (n + nb - 1) / nb : 0;
         p.cursor[e] = first;
         p.count[e] = 0;
-        for (int i = 0; i < nb; i++) {
-            p.blocks[2 + 2 * (at + i)] = e;
-            p.blocks[3 + 2 * (at + i)] = first + i * p.bn;
-        }
+        for (int i = 0; i < nb; i++) p.blocks[at + i] = {e, first + i * each, n - i * each < each ? n - i * each : each};
     }
-    if (e == CTA - 1) {
-        p.first[p.n_experts] = slots[e];
-        p.blocks[0] = blocks[e];
-    }
+    if (e == CTA - 1) *p.n_blocks = blocks[e];
 }
 
 /* The order of an expert's slots may differ from run to run; no row's bits depend on it. */
@@ -322,10 +311,15 @@ __global__ void k_scatter(const __grid_constant__ choice_params p)
     p.slot_of[i] = slot;
 }
 
-static int expert_width(const struct cuda_backend *c)
+/* Experts go through the plain product together where one of their matrices has to. */
+static int expert_planes(const struct moe_weights *w)
 {
-    int mean = c->batch->n_rows * TOP / c->base.shape.n_experts;
-    return mean <= 24 ? 32 : mean <= 96 ? 64 : 128;
+    return w->gate->planes == 1 && w->down->planes == 1 ? 1 : 2;
+}
+
+static int expert_width(const struct cuda_backend *c, const struct moe_weights *w)
+{
+    return gemm_expert_width(c, expert_planes(w), c->batch->n_rows * TOP / c->base.shape.n_experts);
 }
 
 void prefill_moe_route(struct cuda_backend *c, const struct moe_weights *w)
@@ -334,10 +328,10 @@ void prefill_moe_route(struct cuda_backend *c, const struct moe_weights *w)
     const struct model_shape *s = &c->base.shape;
     int n = c->batch->n_rows;
     if (w->router->planes != w->shared_gate->planes && c->error == cudaSuccess) c->error = cudaErrorNotSupported;
-    norm_rows(c, w->norm, true);
+    norm_rows(c, w->norm);
     route(c, w->router, w->shared_gate);
-    choice_params p = {ws->router_p, ws->ld_experts, s->n_experts, n, expert_width(c), ws->top, ws->expert_count, ws->expert_first, ws->expert_cursor,
-                       ws->blocks, ws->slot_row, ws->slot_of, ws->top_weight};
+    choice_params p = {ws->router_p, ws->ld_experts, s->n_experts, n, expert_width(c, w), ws->top, ws->expert_count, ws->expert_cursor,
+                       ws->n_blocks, ws->slot_row, ws->slot_of, ws->blocks, ws->top_weight};
     launch(c, k_choose, dim3((unsigned)(n + WARPS - 1) / WARPS), CTA, 0, p);
     launch(c, k_plan, dim3(1), CTA, 0, p);
     launch(c, k_scatter, dim3((unsigned)(n * TOP + CTA - 1) / CTA), CTA, 0, p);
@@ -347,8 +341,8 @@ void prefill_moe_route(struct cuda_backend *c, const struct moe_weights *w)
 
 struct combine_params {
     float *x;
-    const u16 *expert_out;
-    const float *shared_out, *shared_gate, *weight;
+    const u16 *expert_out, *shared_out;
+    const float *shared_gate, *weight;
     const int32_t *slot_of;
     int hidden;
 };
@@ -367,37 +361,39 @@ __global__ void __launch_bounds__(CTA) k_combine(const __grid_constant__ combine
     __syncthreads();
     const float gate = sigmoidf(p.shared_gate[r]);
     for (int k = threadIdx.x * 2; k < p.hidden; k += CTA * 2) {
-        const float2 sh = *(const float2 *)(p.shared_out + r * p.hidden + k);
+        const u32 sh = *(const u32 *)(p.shared_out + r * p.hidden + k);
         float2 x = *(float2 *)(p.x + r * p.hidden + k);
-        float a = gate * sh.x, b = gate * sh.y;
+        float a = gate * h_lo(sh), b = gate * h_hi(sh);
 #pragma unroll
         for (int i = 0; i < TOP; i++) {
             const u32 v = *(const u32 *)(p.expert_out + (size_t)slot[i] * p.hidden + k);
-            a = fmaf(weight[i], bf_lo(v), a);
-            b = fmaf(weight[i], bf_hi(v), b);
+            a = fmaf(weight[i], h_lo(v), a);
+            b = fmaf(weight[i], h_hi(v), b);
         }
-        x.x += a;
-        x.y += b;
+        x.x = fmaf(1.0f / INNER_SCALE, a, x.x);
+        x.y = fmaf(1.0f / INNER_SCALE, b, x.y);
         *(float2 *)(p.x + r * p.hidden + k) = x;
     }
 }
 
-static void experts(struct cuda_backend *c, struct gemm_part part, const struct matrix *m, const u16 *x, int ldx, bool gather)
+static void experts(struct cuda_backend *c, const struct moe_weights *w, struct gemm_part part, const struct matrix *m, const u16 *x, int ldx, bool gather)
 {
     struct workspace *ws = &c->ws;
     gemm_params p = {};
-    int bn = expert_width(c), slots = c->batch->n_rows * TOP, most = slots < c->base.shape.n_experts ? slots : c->base.shape.n_experts;
+    int slots = c->batch->n_rows * TOP, most = slots < c->base.shape.n_experts ? slots : c->base.shape.n_experts;
     p.part[0] = part;
     p.units = m->units;
     p.x = x;
     p.ldx = ldx;
     p.n_rows = slots;
+    p.n_blocks = ws->n_blocks;
     p.blocks = ws->blocks;
-    p.expert_first = ws->expert_first;
     p.slot_row = ws->slot_row;
     p.expert_bytes = m->expert_bytes;
     p.gather = gather;
-    gemm_run(c, &p, 1, bn, slots / bn + most);
+    p.plain = expert_planes(w) != 1;
+    p.width = expert_width(c, w);
+    gemm_run(c, &p, 1, slots / p.width + most);
 }
 
 void prefill_moe_experts(struct cuda_backend *c, const struct moe_weights *w)
@@ -406,15 +402,15 @@ void prefill_moe_experts(struct cuda_backend *c, const struct moe_weights *w)
     int hidden = c->base.shape.hidden;
     struct gemm_part part = gemm_part_of(w->gate, GEMM_SILU, ws->inner, ws->pad_expert);
     part.w2 = w->up->data;
-    experts(c, part, w->gate, ws->norm, ws->pad_hidden, true);
+    experts(c, w, part, w->gate, ws->norm, ws->pad_hidden, true);
     gemm_params shared = {};
     shared.part[0] = gemm_part_of(w->shared_gate_proj, GEMM_SILU, ws->shared, ws->pad_shared);
     shared.part[0].w2 = w->shared_up->data;
-    dense(c, &shared, 1, ws->norm, ws->pad_hidden, w->shared_up->units);
+    dense(c, &shared, 1, ws->norm, NULL, ws->pad_hidden, w->shared_up->units);
     gemm_params down = {};
-    down.part[0] = gemm_part_of(w->shared_down, GEMM_F32, ws->shared_out, hidden);
-    dense(c, &down, 1, ws->shared, ws->pad_shared, w->shared_down->units);
-    experts(c, gemm_part_of(w->down, GEMM_BF16, ws->expert_out, hidden), w->down, ws->inner, ws->pad_expert, false);
+    down.part[0] = gemm_part_of(w->shared_down, GEMM_F16, ws->shared_out, hidden);
+    dense(c, &down, 1, ws->shared, NULL, ws->pad_shared, w->shared_down->units);
+    experts(c, w, gemm_part_of(w->down, GEMM_F16, ws->expert_out, hidden), w->down, ws->inner, ws->pad_expert, false);
     combine_params p = {ws->x, ws->expert_out, ws->shared_out, ws->shared_gate_p, ws->top_weight, ws->slot_of, hidden};
     launch(c, k_combine, dim3((unsigned)c->batch->n_rows), CTA, 0, p);
 }

@@ -1,7 +1,7 @@
 /* The workspace: one block of device memory carved into the intermediates of a batch. */
 #include <cstring>
 
-#include "backend/cuda/device.cuh"
+#include "backend/cuda/gemm.cuh"
 
 struct carver {
     uint8_t *base; /* NULL: only counts */
@@ -42,19 +42,21 @@ static void carve_prefill(struct workspace *ws, const struct model_shape *s, siz
     carve(c, &ws->norm_sum, n * (size_t)ws->pad_hidden / 64);
     carve(c, &ws->qkv, n * (size_t)ws->ld_qkv);
     carve(c, &ws->z, n * (size_t)shape_gdn_value_dim(s));
-    carve(c, &ws->conv, n * (size_t)shape_conv_dim(s));
+    carve(c, &ws->gdn_o, n * (size_t)shape_gdn_value_dim(s));
+    carve(c, &ws->chunks, (n + GRID - 1) / GRID * prefill_gdn_chunk_bytes(s));
     carve(c, &ws->ba, n * 2 * (size_t)ws->ld_heads);
     carve(c, &ws->mixed, n * (size_t)ws->pad_mix);
+    carve(c, &ws->mixed_rest, n * (size_t)ws->pad_mix);
     carve(c, &ws->router_p, n * (size_t)ws->ld_experts);
     carve(c, &ws->shared_gate_p, n * 16);
     carve(c, &ws->top, slots);
     carve(c, &ws->top_weight, slots);
     carve(c, &ws->slot_row, slots);
     carve(c, &ws->slot_of, slots);
-    carve(c, &ws->expert_first, (size_t)s->n_experts + 1);
     carve(c, &ws->expert_count, (size_t)s->n_experts);
     carve(c, &ws->expert_cursor, (size_t)s->n_experts);
-    carve(c, &ws->blocks, 2 * (size_t)ws->max_blocks + 2);
+    carve(c, &ws->n_blocks, 1);
+    carve(c, &ws->blocks, (size_t)ws->max_blocks);
     carve(c, &ws->inner, slots * (size_t)ws->pad_expert);
     carve(c, &ws->shared, n * (size_t)ws->pad_shared);
     carve(c, &ws->expert_out, slots * (size_t)s->hidden);
@@ -105,5 +107,6 @@ lily_status workspace_new(struct workspace *ws, const struct model_shape *s, int
 void workspace_free(struct workspace *ws)
 {
     cudaFree(ws->block);
+    cudaFree(ws->keys);
     memset(ws, 0, sizeof *ws);
 }
