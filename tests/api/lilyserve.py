@@ -24,6 +24,8 @@ TAGS = re.compile(r"</?think>|</?tool_call>|<\|im_(start|end)\|>|</?function|</?
 class Server:
     """lily serve on a free port. script: the fake engine's (None: the demo model)."""
 
+    timeout = 60  # seconds that a client waits for a reply
+
     def __init__(self, script=None, args=(), wait=True, model="models/demo", wrap=()):
         self.log = []
         argv = [*wrap, LILY, "serve", "-m", model, "--port", "0", *args]
@@ -60,7 +62,7 @@ class Server:
 
     def request(self, method, path, body=None, headers=None, raw=None):
         """(status, headers, bytes)"""
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.timeout)
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
         c.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
         r = c.getresponse()

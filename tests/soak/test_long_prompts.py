@@ -9,6 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from lilyserve import *
 
 srv = Server(None, ["--parallel", "2", "--ctx", "34K"])
+srv.timeout = 600
 LINE = "The fox sat by the lantern and told a story of the sea. "
 
 
