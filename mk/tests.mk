@@ -71,7 +71,7 @@ suite-san: $(BUILD)/lily $(filter $(BUILD)/%,$(SAN_CHECK))
 	$(call RUN,check-san) $(SAN_CHECK)
 #: make check-san-api  the server's suites under the same sanitizers
 check-san-api:; @$(MAKE) SAN=address,undefined suite-san-api
-suite-san-api: $(BUILD)/lily; $(call RUN,san-api) $(call some,$(call scripts,api))
+suite-san-api: $(BUILD)/lily; $(call RUN,san-api) -t 1200 $(call some,$(call scripts,api))
 #: make tsan           the suites that use threads under ThreadSanitizer
 tsan:; @$(MAKE) SAN=thread suite-tsan
 suite-tsan: $(BUILD)/lily $(filter $(BUILD)/%,$(TSAN_CHECK))
@@ -103,7 +103,7 @@ check-agents: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/agents/run.sh
 check-web: $(BUILD)/lily; @LILY=$(BUILD)/lily MARKED=$(MARKED) tests/web/run.sh $(T)
 #: make soak           long runs
 soak: $(BUILD)/lily $(BUILD)/tests/bench/serve_load $(filter $(BUILD)/%,$(SOAK))
-	$(call RUN,soak) $(SOAK)
+	$(call RUN,soak) -t 1800 $(SOAK)
 #: make check-all      everything that this machine can run: check, check-san, tsan, qemu, fuzz, soak (as root, check in a fresh chroot)
 check-all:
 	@tests/sum.sh $(if $(and $(filter 0,$(shell id -u)),$(shell command -v debootstrap)),,"$(MAKE) check") "$(MAKE) check-san" "$(MAKE) check-san-api" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" "$(MAKE) check-web" tests/chroot.sh
