@@ -19,6 +19,21 @@ static struct json *known(double v, int digits)
     return v > 0 ? number(v, digits) : json_new_null();
 }
 
+static double steps_sum(const struct bench_row *row)
+{
+    double sum = 0;
+    for (int i = 0; i < STEP_KINDS; i++) sum += row->step_ms[i];
+    return sum;
+}
+
+static struct json *steps_json(const struct bench_row *r)
+{
+    if (steps_sum(r) <= 0) return json_new_null();
+    struct json *v = json_new_object();
+    for (int i = 0; i < STEP_KINDS; i++) json_put(v, step_name((enum step_kind)i), number(r->step_ms[i], 4));
+    return v;
+}
+
 static struct json *row_json(const struct bench_report *rep, const struct bench_row *r)
 {
     struct json *v = json_new_object(), *samples = json_new_array();
@@ -38,6 +53,7 @@ static struct json *row_json(const struct bench_report *rep, const struct bench_
     json_put(v, "note", json_new_string(r->note));
     for (int i = 0; i < r->n_rounds; i++) json_add(samples, number(r->samples[i], 3));
     json_put(v, "samples", samples);
+    json_put(v, "step_ms", steps_json(r));
     if (rep->peers->n) {
         struct json *peers = json_new_object();
         for (int i = 0; i < rep->peers->n; i++)
@@ -143,6 +159,18 @@ static void row_cells(const struct bench_row *r, char cells[N_COLUMNS][32])
     cell(cells[8], r->joules, 2, "");
 }
 
+/* Where the time went, in milliseconds a token. */
+static void add_steps(const struct bench_result *result, struct buf *out)
+{
+    for (int k = 0; k < result->n_rows; k++) {
+        const struct bench_row *row = &result->rows[k];
+        if (steps_sum(row) <= 0) continue;
+        buf_printf(out, "%s %d, ms a token:", phase_name(row->phase), row->context);
+        for (int i = 0; i < STEP_KINDS; i++) buf_printf(out, "%s %s %.3f", i ? "," : "", step_name((enum step_kind)i), row->step_ms[i]);
+        buf_addc(out, '\n');
+    }
+}
+
 void report_table(const struct bench_report *r, struct buf *out)
 {
     char cells[N_COLUMNS][32], text[32];
@@ -163,6 +191,7 @@ void report_table(const struct bench_report *r, struct buf *out)
         buf_printf(out, "  %s\n", row->note);
     }
     buf_addz(out, "\n? not final: see the note.  * decode only, over a cache filled from a seed.\n");
+    add_steps(r->result, out);
 }
 
 void report_markdown(const struct bench_report *r, struct buf *out)

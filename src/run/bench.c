@@ -21,6 +21,7 @@ struct bencher {
     int32_t *prompt;  /* owned; of the longest context */
     float *logits;    /* owned */
     int done, total;  /* measurements */
+    struct step_clock clock;
 };
 
 /* One timed stretch. */
@@ -28,11 +29,13 @@ struct stretch {
     double ms;
     double others;
     double joules; /* negative: unknown */
+    double step_ms[STEP_KINDS];
 };
 
 struct stopwatch {
     struct busy_mark mark;
     double joules, ms;
+    double step_ms[STEP_KINDS];
 };
 
 static double joules_now(const struct bencher *b)
@@ -42,7 +45,8 @@ static double joules_now(const struct bencher *b)
 
 static struct stopwatch watch_start(const struct bencher *b)
 {
-    struct stopwatch w = {busy_now(), joules_now(b), 0};
+    struct stopwatch w = {busy_now(), joules_now(b), 0, {0}};
+    memcpy(w.step_ms, b->clock.ms, sizeof w.step_ms);
     w.ms = clock_ms();
     return w;
 }
@@ -52,7 +56,9 @@ static struct stretch watch_stop(const struct bencher *b, const struct stopwatch
     double ms = clock_ms() - w->ms, joules = joules_now(b);
     struct busy_mark now = busy_now();
     bool known = w->joules >= 0 && joules >= w->joules; /* a counter that came round again says nothing */
-    return (struct stretch){ms, busy_others(&w->mark, &now), known ? joules - w->joules : -1};
+    struct stretch t = {ms, busy_others(&w->mark, &now), known ? joules - w->joules : -1, {0}};
+    for (int i = 0; i < STEP_KINDS; i++) t.step_ms[i] = b->clock.ms[i] - w->step_ms[i];
+    return t;
 }
 
 static lily_status forward(struct bencher *b, enum phase phase, const int32_t *ids, int n, bool want, struct lily_err *err)
@@ -125,6 +131,7 @@ static void add_sample(struct bench_row *r, const struct stretch *t)
     r->samples[r->n_rounds++] = r->tokens / (t->ms / 1e3);
     if (t->others > r->others) r->others = t->others;
     r->joules = t->joules < 0 ? -1 : t->joules / r->tokens;
+    for (int i = 0; i < STEP_KINDS; i++) r->step_ms[i] = t->step_ms[i] / r->tokens;
 }
 
 /* One length once. The rows are NULL in a warm-up, or where a phase is not wanted. */
@@ -254,7 +261,10 @@ lily_status bench_run(struct model *m, const struct bench_options *o, struct ben
     memset(out, 0, sizeof *out);
     add_rows(&b, out, pairs);
     lily_status st = prepare(&b, out, err);
+    bool synchronous = !strncmp(b.be->code, "cpu", 3);
+    if (synchronous) step_clock_on(&b.clock, b.be);
     if (st == LILY_OK) st = run_rounds(&b, pairs, err);
+    if (synchronous) step_clock_off(&b.clock, b.be);
     for (int i = 0; i < out->n_rows; i++) {
         bench_judge(&out->rows[i], &out->limits);
         compare_with_limits(&b, &out->rows[i], &out->limits);

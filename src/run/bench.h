@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "model/model.h"
+#include "run/step_clock.h"
 
 enum { BENCH_MAX_LENGTHS = 32, BENCH_MAX_ROUNDS = 15, BENCH_NOTE = 96 };
 
@@ -49,6 +50,7 @@ struct bench_row {
     bool final;
     char note[BENCH_NOTE]; /* why it is not final, or how it was measured; may be empty */
     double samples[BENCH_MAX_ROUNDS]; /* tokens per second of each round */
+    double step_ms[STEP_KINDS];       /* where the time of the last round went, for a token; 0: not known */
 };
 
 struct bench_result {

@@ -96,6 +96,9 @@ static void a_tiny_model_is_measured(void **state)
         assert_int_equal(r->filled, i == 4);
         assert_int_equal(r->n_rounds, 2);
         assert_true(r->tok_s > 0 && r->gb_s > 0 && r->floor_tok_s > 0 && r->share > 0);
+        double steps = 0, token = 1e3 / r->samples[1]; /* of the last round */
+        for (int k = 0; k < STEP_KINDS; k++) steps += r->step_ms[k];
+        assert_true(r->step_ms[STEP_EXPERTS] > 0 && r->step_ms[STEP_HEAD] > 0 && steps <= token);
     }
     assert_true(result.limits.read_gb_s > 0 && result.limits.matmul_gop_s > 0);
     atomic_bool stop = true;
