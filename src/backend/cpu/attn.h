@@ -5,7 +5,8 @@
  * A job's query rows (tokens x heads of one KV head) go together over blocks of 64 keys at absolute positions. In scores a
  * lane is a query row, so that each sums over the dimensions, takes its maximum and adds its weights up on its own and in one
  * order; in outputs a lane is a dimension, and a row adds just the keys it may see. So a row's bits do not depend on company.
- * K and V of a block are widened once for all rows; the next block is asked for while this one is computed.
+ * K and V are widened once for all rows, a few keys or dimensions at a time, so that they stay in the first-level cache; few
+ * rows take V as it is stored. The next block is asked for while this one is computed.
  */
 #ifndef LILY_BACKEND_CPU_ATTN_H
 #define LILY_BACKEND_CPU_ATTN_H
@@ -23,11 +24,12 @@ enum { ATTN_SUMS = LANES == 8 ? 8 : 16, TILE_KEYS = 8, TILE_ROWS = ATTN_SUMS / 2
 struct attn_state {
     float q[ATTN_MAX_ROWS / LANES][HEAD_DIM][LANES]; /* queries, a lane for each row */
     float score[GRID][ATTN_MAX_ROWS];                /* scores of a block, then weights */
-    float keys[GRID][HEAD_DIM];
-    float values[HEAD_DIM / STRIP][GRID][STRIP];
+    float keys[TILE_KEYS][HEAD_DIM];                 /* a few keys, widened */
+    float values[GRID][STRIP];                       /* a strip of the block's values, widened */
     float max[ATTN_MAX_ROWS], sum[ATTN_MAX_ROWS], keep[ATTN_MAX_ROWS]; /* keep: what the new maximum leaves of out and sum */
     const struct attn_job *job;
-    const uint8_t *next_keys, *next_values; /* of the block after this one; NULL: none */
+    const uint8_t *block_keys, *block_values; /* as they are stored */
+    const uint8_t *next_keys, *next_values;   /* of the block after this one; NULL: none */
     int rows, lanes; /* query rows: present, and in whole vectors */
     int first, n;    /* the block: position of its first key, number of keys */
 } __attribute__((aligned(64)));
@@ -62,26 +64,40 @@ ALWAYS_INLINE vec attn_load(const uint8_t *row, int i, bool bf16)
     return bf16 ? vec_bf16(row + 2 * i) : vec_load((const float *)(const void *)(row + 4 * i));
 }
 
-/* Widens the block's keys and values; keys are filled up with zeros to whole tiles. */
-ALWAYS_INLINE void attn_take_block(struct attn_state *a, int first, bool bf16)
+static void attn_take_block(struct attn_state *a, int first)
 {
     const struct attn_job *j = a->job;
     const uint8_t *page = j->pages[first / GRID];
     int left = j->n_keys + j->n_rows - 1 - first;
-    size_t row_bytes = HEAD_DIM * (bf16 ? 2 : 4);
     a->first = first, a->n = left < GRID ? left : GRID;
-    for (int s = 0; s < a->n; s++) {
-        const uint8_t *k = page + j->k_offset + (size_t)s * row_bytes;
-        for (int i = 0; i < HEAD_DIM; i += LANES) vec_store(a->keys[s] + i, attn_load(k, i, bf16));
-    }
-    for (int s = a->n; s % TILE_KEYS; s++) memset(a->keys[s], 0, sizeof a->keys[s]);
-    for (int s = 0; s < a->n; s++) {
-        const uint8_t *v = page + j->v_offset + (size_t)s * row_bytes;
-        for (int i = 0; i < HEAD_DIM; i += LANES) vec_store(a->values[i / STRIP][s] + i % STRIP, attn_load(v, i, bf16));
-    }
+    a->block_keys = page + j->k_offset;
+    a->block_values = page + j->v_offset;
     page = left > GRID ? j->pages[first / GRID + 1] : NULL;
     a->next_keys = page ? page + j->k_offset : NULL;
     a->next_values = page ? page + j->v_offset : NULL;
+}
+
+ALWAYS_INLINE size_t attn_row_bytes(bool bf16)
+{
+    return HEAD_DIM * (bf16 ? 2 : 4);
+}
+
+/* Widens the keys from s on; behind the block's last they are zeros. */
+ALWAYS_INLINE void attn_take_keys(struct attn_state *a, int s, bool bf16)
+{
+    for (int k = 0; k < TILE_KEYS; k++) {
+        const uint8_t *key = a->block_keys + (size_t)(s + k) * attn_row_bytes(bf16);
+        if (s + k < a->n)
+            for (int i = 0; i < HEAD_DIM; i += LANES) vec_store(a->keys[k] + i, attn_load(key, i, bf16));
+        else
+            memset(a->keys[k], 0, sizeof a->keys[k]);
+    }
+}
+
+/* The values of key s from dimension i on. */
+ALWAYS_INLINE vec attn_value(const struct attn_state *a, int s, int i, bool bf16)
+{
+    return attn_load(a->block_values + (size_t)s * attn_row_bytes(bf16), i, bf16);
 }
 
 /* Part `part` of `parts` of the next block's keys or values. */
@@ -92,12 +108,12 @@ ALWAYS_INLINE void attn_prefetch(const uint8_t *rows, int part, int parts, bool 
         for (int i = 0; i < bytes; i += 64) __builtin_prefetch(rows + part * bytes + i, 0, 2);
 }
 
-/* Scores of the rows of one or two vectors from u with `keys` keys from s. */
-ALWAYS_INLINE void score_tile(struct attn_state *a, int u, int vectors, int s, int keys)
+/* Scores of the rows of one or two vectors from u with `keys` keys, which lie in a->keys from `at` on; of the block, from s. */
+ALWAYS_INLINE void score_tile(struct attn_state *a, int u, int vectors, int s, int at, int keys)
 {
     vec sum[8][2];
     UNROLL8(k, keys, UNROLL2(v, vectors, sum[k][v] = vec_all(0);))
-    const float *key = a->keys[s], *q = a->q[u][0];
+    const float *key = a->keys[at], *q = a->q[u][0];
     for (int i = 0; i < HEAD_DIM; i++) {
         vec x[2];
         UNROLL2(v, vectors, x[v] = vec_load(q + v * HEAD_DIM * LANES + i * LANES);)
@@ -106,17 +122,19 @@ ALWAYS_INLINE void score_tile(struct attn_state *a, int u, int vectors, int s, i
             UNROLL2(v, vectors, sum[k][v] = vec_fma(w, x[v], sum[k][v]);)
         })
     }
-    UNROLL8(k, keys, UNROLL2(v, vectors, vec_store(a->score[s + k] + (u + v) * LANES, sum[k][v]);))
+    UNROLL8(k, keys, UNROLL2(v, vectors, vec_store(a->score[s + at + k] + (u + v) * LANES, sum[k][v]);))
 }
 
 ALWAYS_INLINE void score_block(struct attn_state *a, bool bf16)
 {
-    int u = 0;
-    for (int s = 0; s < GRID; s += TILE_KEYS) attn_prefetch(a->next_keys, s / TILE_KEYS, GRID / TILE_KEYS, bf16);
-    for (; u + 2 <= a->lanes; u += 2)
-        for (int s = 0; s < a->n; s += ATTN_SUMS / 2) score_tile(a, u, 2, s, ATTN_SUMS / 2);
-    if (u < a->lanes)
-        for (int s = 0; s < a->n; s += TILE_KEYS) score_tile(a, u, 1, s, TILE_KEYS);
+    for (int s = 0; s < a->n; s += TILE_KEYS) {
+        int u = 0;
+        attn_prefetch(a->next_keys, s / TILE_KEYS, GRID / TILE_KEYS, bf16);
+        attn_take_keys(a, s, bf16);
+        for (; u + 2 <= a->lanes; u += 2)
+            for (int at = 0; at < TILE_KEYS; at += ATTN_SUMS / 2) score_tile(a, u, 2, s, at, ATTN_SUMS / 2);
+        if (u < a->lanes) score_tile(a, u, 1, s, 0, TILE_KEYS);
+    }
 }
 
 /* Turns the scores of one vector of rows into weights relative to their new maxima and updates their sums. */
@@ -143,8 +161,17 @@ static void mask_block(struct attn_state *a)
         for (int s = attn_sees(a, r); s < a->n; s++) a->score[s][r] = -INFINITY;
 }
 
+/* Where a strip's values are: widened before, or as they are stored. */
+enum value_form { WIDENED, STORED_BF16, STORED_F32 };
+
+ALWAYS_INLINE vec strip_value(const struct attn_state *a, int s, int strip, int v, enum value_form form)
+{
+    if (form == WIDENED) return vec_load(a->values[s] + v * LANES);
+    return attn_value(a, s, strip * STRIP + v * LANES, form == STORED_BF16);
+}
+
 /* out = out*keep + the weighted values, for `rows` rows from r that see the same n keys, and one strip of dimensions. */
-ALWAYS_INLINE void value_tile(struct attn_state *a, int r, int rows, int n, int strip)
+ALWAYS_INLINE void value_tile(struct attn_state *a, int r, int rows, int n, int strip, enum value_form form)
 {
     vec acc[8][2];
     float *out[8];
@@ -153,9 +180,9 @@ ALWAYS_INLINE void value_tile(struct attn_state *a, int r, int rows, int n, int 
         out[m] = attn_out(a, r + m) + strip * STRIP;
         UNROLL2(v, 2, acc[m][v] = a->first ? vec_mul(keep, vec_load(out[m] + v * LANES)) : vec_all(0);)
     })
-    const float *value = a->values[strip][0], *weight = a->score[0] + r;
+    const float *weight = a->score[0] + r;
     for (int s = 0; s < n; s++) {
-        vec v0 = vec_load(value + s * STRIP), v1 = vec_load(value + s * STRIP + LANES);
+        vec v0 = strip_value(a, s, strip, 0, form), v1 = strip_value(a, s, strip, 1, form);
         UNROLL8(m, rows, {
             vec p = vec_all(weight[s * ATTN_MAX_ROWS + m]);
             acc[m][0] = vec_fma(p, v0, acc[m][0]);
@@ -165,19 +192,30 @@ ALWAYS_INLINE void value_tile(struct attn_state *a, int r, int rows, int n, int 
     UNROLL8(m, rows, UNROLL2(v, 2, vec_store(out[m] + v * LANES, acc[m][v]);))
 }
 
+ALWAYS_INLINE void value_strip(struct attn_state *a, int strip, enum value_form form)
+{
+    for (int r = 0; r < a->rows;) {
+        int n = attn_sees(a, r);
+        if (r + TILE_ROWS <= a->rows && attn_sees(a, r + TILE_ROWS - 1) == n) {
+            value_tile(a, r, TILE_ROWS, n, strip, form);
+            r += TILE_ROWS;
+        } else {
+            value_tile(a, r++, 1, n, strip, form);
+        }
+    }
+}
+
 ALWAYS_INLINE void value_block(struct attn_state *a, bool bf16)
 {
     for (int strip = 0; strip < HEAD_DIM / STRIP; strip++) {
         attn_prefetch(a->next_values, strip, HEAD_DIM / STRIP, bf16);
-        for (int r = 0; r < a->rows;) {
-            int n = attn_sees(a, r);
-            if (r + TILE_ROWS <= a->rows && attn_sees(a, r + TILE_ROWS - 1) == n) {
-                value_tile(a, r, TILE_ROWS, n, strip);
-                r += TILE_ROWS;
-            } else {
-                value_tile(a, r++, 1, n, strip);
-            }
+        if (a->rows <= TILE_ROWS) {
+            value_strip(a, strip, bf16 ? STORED_BF16 : STORED_F32);
+            continue;
         }
+        for (int s = 0; s < a->n; s++)
+            for (int i = 0; i < STRIP; i += LANES) vec_store(a->values[s] + i, attn_value(a, s, strip * STRIP + i, bf16));
+        value_strip(a, strip, WIDENED);
     }
 }
 
@@ -185,7 +223,7 @@ ALWAYS_INLINE void attend(struct attn_state *a, const struct attn_job *j, bool b
 {
     attn_begin(a, j);
     for (int first = 0; first < j->n_keys + j->n_rows - 1; first += GRID) {
-        attn_take_block(a, first, bf16);
+        attn_take_block(a, first);
         score_block(a, bf16);
         if (first + a->n > j->n_keys) mask_block(a);
         for (int u = 0; u < a->lanes; u++) soften(a, u);
