@@ -4,16 +4,16 @@
 #include "backend/cpu/attn.h"
 
 /* Token t for 8*vectors value columns from c. Each column sums over k in order, whatever the width. */
-ALWAYS_INLINE void gdn_token(const struct gdn_job *j, int t, int c, int vectors)
+ALWAYS_INLINE void gdn_token(const struct gdn_job *j, float *state, int ld, int t, int c, int vectors)
 {
     const float *q = j->q + (long)t * j->ldqk, *k = j->k + (long)t * j->ldqk, *v = j->v + (long)t * j->ldv + c;
-    float *state = j->state + c, *o = j->o + (long)t * j->ldo + c;
+    float *o = j->o + (long)t * j->ldo + c;
     __m256 decay = _mm256_set1_ps(j->g[(long)t * j->ldg]), beta = _mm256_set1_ps(j->beta[(long)t * j->ldg]);
     __m256 sum[8], e[8];
     UNROLL8(m, vectors, sum[m] = _mm256_setzero_ps();)
     for (int i = 0; i < GDN_DIM; i++) {
         __m256 ki = _mm256_broadcast_ss(k + i);
-        UNROLL8(m, vectors, sum[m] = _mm256_fmadd_ps(_mm256_loadu_ps(state + i * GDN_DIM + 8 * m), ki, sum[m]);)
+        UNROLL8(m, vectors, sum[m] = _mm256_fmadd_ps(_mm256_loadu_ps(state + i * ld + 8 * m), ki, sum[m]);)
     }
     UNROLL8(m, vectors, {
         e[m] = _mm256_mul_ps(beta, _mm256_fnmadd_ps(decay, sum[m], _mm256_loadu_ps(v + 8 * m)));
@@ -22,7 +22,7 @@ ALWAYS_INLINE void gdn_token(const struct gdn_job *j, int t, int c, int vectors)
     for (int i = 0; i < GDN_DIM; i++) {
         __m256 ki = _mm256_broadcast_ss(k + i), qi = _mm256_broadcast_ss(q + i);
         UNROLL8(m, vectors, {
-            float *at = state + i * GDN_DIM + 8 * m;
+            float *at = state + i * ld + 8 * m;
             __m256 s = _mm256_fmadd_ps(e[m], ki, _mm256_mul_ps(decay, _mm256_loadu_ps(at)));
             _mm256_storeu_ps(at, s);
             sum[m] = _mm256_fmadd_ps(s, qi, sum[m]);
@@ -31,16 +31,11 @@ ALWAYS_INLINE void gdn_token(const struct gdn_job *j, int t, int c, int vectors)
     UNROLL8(m, vectors, _mm256_storeu_ps(o + 8 * m, sum[m]);)
 }
 
-/* All tokens for one run of columns, so that a narrow part of the state stays in the cache. */
-ALWAYS_INLINE void gdn_columns(const struct gdn_job *j, int c, int vectors)
-{
-    for (int t = 0; t < j->n; t++) gdn_token(j, t, c, vectors);
-}
+#include "backend/cpu/gdn.h"
 
 static void gdn(const struct gdn_job *j)
 {
     int c = j->v_lo;
-    for (; c + 64 <= j->v_hi; c += 64) gdn_columns(j, c, 8);
     for (; c + 32 <= j->v_hi; c += 32) gdn_columns(j, c, 4);
     for (; c < j->v_hi; c += 16) gdn_columns(j, c, 2);
 }

@@ -3,44 +3,43 @@
 
 #include "backend/cpu/attn.h"
 
-/* Token t for 16*vectors value columns from c. Each column sums over k in order, whatever the width. */
-ALWAYS_INLINE void gdn_token(const struct gdn_job *j, int t, int c, int vectors)
+/* Token t for 16*vectors value columns from c. Each column sums over even and odd k, then both, whatever the width. */
+ALWAYS_INLINE void gdn_token(const struct gdn_job *j, float *state, int ld, int t, int c, int vectors)
 {
     const float *q = j->q + (long)t * j->ldqk, *k = j->k + (long)t * j->ldqk, *v = j->v + (long)t * j->ldv + c;
-    float *state = j->state + c, *o = j->o + (long)t * j->ldo + c;
+    float *o = j->o + (long)t * j->ldo + c;
     __m512 decay = _mm512_set1_ps(j->g[(long)t * j->ldg]), beta = _mm512_set1_ps(j->beta[(long)t * j->ldg]);
-    __m512 sum[8], e[8];
-    UNROLL8(m, vectors, sum[m] = _mm512_setzero_ps();)
-    for (int i = 0; i < GDN_DIM; i++) {
-        __m512 ki = _mm512_set1_ps(k[i]);
-        UNROLL8(m, vectors, sum[m] = _mm512_fmadd_ps(_mm512_loadu_ps(state + i * GDN_DIM + 16 * m), ki, sum[m]);)
+    __m512 sum[4], odd[4], e[4];
+    UNROLL4(m, vectors, sum[m] = odd[m] = _mm512_setzero_ps();)
+    for (int i = 0; i < GDN_DIM; i += 2) {
+        __m512 k0 = _mm512_set1_ps(k[i]), k1 = _mm512_set1_ps(k[i + 1]);
+        const float *at = state + i * ld;
+        UNROLL4(m, vectors, {
+            sum[m] = _mm512_fmadd_ps(_mm512_loadu_ps(at + 16 * m), k0, sum[m]);
+            odd[m] = _mm512_fmadd_ps(_mm512_loadu_ps(at + ld + 16 * m), k1, odd[m]);
+        })
     }
-    UNROLL8(m, vectors, {
-        e[m] = _mm512_mul_ps(beta, _mm512_fnmadd_ps(decay, sum[m], _mm512_loadu_ps(v + 16 * m)));
+    UNROLL4(m, vectors, {
+        e[m] = _mm512_mul_ps(beta, _mm512_fnmadd_ps(decay, _mm512_add_ps(sum[m], odd[m]), _mm512_loadu_ps(v + 16 * m)));
         sum[m] = _mm512_setzero_ps();
     })
     for (int i = 0; i < GDN_DIM; i++) {
         __m512 ki = _mm512_set1_ps(k[i]), qi = _mm512_set1_ps(q[i]);
-        UNROLL8(m, vectors, {
-            float *at = state + i * GDN_DIM + 16 * m;
+        UNROLL4(m, vectors, {
+            float *at = state + i * ld + 16 * m;
             __m512 s = _mm512_fmadd_ps(e[m], ki, _mm512_mul_ps(decay, _mm512_loadu_ps(at)));
             _mm512_storeu_ps(at, s);
             sum[m] = _mm512_fmadd_ps(s, qi, sum[m]);
         })
     }
-    UNROLL8(m, vectors, _mm512_storeu_ps(o + 16 * m, sum[m]);)
+    UNROLL4(m, vectors, _mm512_storeu_ps(o + 16 * m, sum[m]);)
 }
 
-/* All tokens for one run of columns, so that a narrow part of the state stays in the cache. */
-ALWAYS_INLINE void gdn_columns(const struct gdn_job *j, int c, int vectors)
-{
-    for (int t = 0; t < j->n; t++) gdn_token(j, t, c, vectors);
-}
+#include "backend/cpu/gdn.h"
 
 static void gdn(const struct gdn_job *j)
 {
     int c = j->v_lo;
-    for (; c + 128 <= j->v_hi; c += 128) gdn_columns(j, c, 8);
     for (; c + 64 <= j->v_hi; c += 64) gdn_columns(j, c, 4);
     for (; c < j->v_hi; c += 16) gdn_columns(j, c, 1);
 }

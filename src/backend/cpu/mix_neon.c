@@ -4,14 +4,14 @@
 #include "backend/cpu/attn.h"
 
 /* Token t for 4*vectors value columns from c. Each column sums over k in order, whatever the width. */
-ALWAYS_INLINE void gdn_token(const struct gdn_job *j, int t, int c, int vectors)
+ALWAYS_INLINE void gdn_token(const struct gdn_job *j, float *state, int ld, int t, int c, int vectors)
 {
     const float *q = j->q + (long)t * j->ldqk, *k = j->k + (long)t * j->ldqk, *v = j->v + (long)t * j->ldv + c;
-    float *state = j->state + c, *o = j->o + (long)t * j->ldo + c, decay = j->g[(long)t * j->ldg];
+    float *o = j->o + (long)t * j->ldo + c, decay = j->g[(long)t * j->ldg];
     float32x4_t sum[8], e[8];
     UNROLL8(m, vectors, sum[m] = vdupq_n_f32(0);)
     for (int i = 0; i < GDN_DIM; i++)
-        UNROLL8(m, vectors, sum[m] = vfmaq_n_f32(sum[m], vld1q_f32(state + i * GDN_DIM + 4 * m), k[i]);)
+        UNROLL8(m, vectors, sum[m] = vfmaq_n_f32(sum[m], vld1q_f32(state + i * ld + 4 * m), k[i]);)
     UNROLL8(m, vectors, {
         float32x4_t miss = vfmsq_n_f32(vld1q_f32(v + 4 * m), sum[m], decay);
         e[m] = vmulq_n_f32(miss, j->beta[(long)t * j->ldg]);
@@ -19,7 +19,7 @@ ALWAYS_INLINE void gdn_token(const struct gdn_job *j, int t, int c, int vectors)
     })
     for (int i = 0; i < GDN_DIM; i++)
         UNROLL8(m, vectors, {
-            float *at = state + i * GDN_DIM + 4 * m;
+            float *at = state + i * ld + 4 * m;
             float32x4_t s = vfmaq_n_f32(vmulq_n_f32(vld1q_f32(at), decay), e[m], k[i]);
             vst1q_f32(at, s);
             sum[m] = vfmaq_n_f32(sum[m], s, q[i]);
@@ -27,11 +27,7 @@ ALWAYS_INLINE void gdn_token(const struct gdn_job *j, int t, int c, int vectors)
     UNROLL8(m, vectors, vst1q_f32(o + 4 * m, sum[m]);)
 }
 
-/* All tokens for one run of columns, so that a narrow part of the state stays in the cache. */
-ALWAYS_INLINE void gdn_columns(const struct gdn_job *j, int c, int vectors)
-{
-    for (int t = 0; t < j->n; t++) gdn_token(j, t, c, vectors);
-}
+#include "backend/cpu/gdn.h"
 
 static void gdn(const struct gdn_job *j)
 {

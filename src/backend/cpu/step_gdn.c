@@ -74,7 +74,7 @@ static void conv_part(void *arg, int thread, int n_threads)
     for (long t = lo; t < hi; t++) gates_row(j, (int)t);
 }
 
-enum { STRIP = 32, STRIPS = GDN_DIM / STRIP };
+enum { STRIP = 64, STRIPS = GDN_DIM / STRIP };
 
 /* The delta rule of one strip of value columns of one head, over every sequence. */
 static void delta_strip(const struct mix_job *j, int head, int strip)
