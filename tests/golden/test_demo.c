@@ -1,7 +1,7 @@
 /*
  * The demo model, teacher-forced over 2,000 tokens, against transformers in fp32 on the dequantized weights and against
  * mlx-lm with fp32 activations: the same most likely token on at least 99.5% of positions, perplexity within 0.04%. The
- * fast mode against the exact one: KL at most 0.002, the same most likely token on at least 98%.
+ * fast mode against the exact one: KL at most 0.002, the same most likely token on at least 98.5%.
  */
 #include "unit/testing.h"
 
@@ -156,7 +156,7 @@ static void test_fast(void **state)
     printf("fast against exact: KL %.6f, same top token on %d of %d, perplexity %.4f and %.4f (%+.3f%%)\n", kl / n_ids, same, n_ids,
            exp(nats), exp(fast_nats), 100 * (exp(fast_nats - nats) - 1));
     assert_true(kl / n_ids <= 0.002);
-    assert_true(same >= 0.98 * n_ids);
+    assert_true(same >= 0.985 * n_ids);
     trace_free(&t);
     model_close(m);
 }

@@ -185,12 +185,14 @@ static const struct backend_ops cpu_ops = {
  * Digits of activations for 4-bit matrices: chosen by phase, tier and mode, never by the number of rows. Two digits
  * (about 15 bits of the largest value of a group; SPEED.md has the error) are faster where the products of many rows are bound
  * by arithmetic. Three are as exact as fp32, and with VNNI decode reads memory faster by them. Plain C keeps fp32.
+ * The fast mode takes one for the routed experts' gate and up between the ends.
  */
-static int digits_of(enum cpu_tier tier, enum phase phase)
+static struct digit_choice digits_of(enum cpu_tier tier, bool fast, enum phase phase)
 {
     bool vnni = tier == CPU_AVX512 || tier == CPU_AMX;
-    if (phase == PHASE_DECODE) return vnni ? 3 : 0;
-    return tier == CPU_SCALAR ? 0 : 2;
+    if (phase == PHASE_DECODE) return (struct digit_choice){vnni ? 3 : 0, 0};
+    if (tier == CPU_SCALAR) return (struct digit_choice){0, 0};
+    return (struct digit_choice){2, fast ? 1 : 2};
 }
 
 lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, struct lily_err *err)
@@ -202,8 +204,9 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     c->base.limits = (struct backend_limits){o->max_rows, o->max_logits};
     snprintf(c->base.code, sizeof c->base.code, "cpu %s%s %s", cpu_tier_name(o->tier), o->fast ? " fast" : "", o->kv_f32 ? "f32" : "bf16");
     cpu_kernels_init(&c->kernels, o->tier);
-    c->fast = o->fast;
-    for (int phase = PHASE_PREFILL; phase <= PHASE_DECODE; phase++) c->digits[phase] = digits_of(c->kernels.tier, (enum phase)phase);
+    for (int phase = PHASE_PREFILL; phase <= PHASE_DECODE; phase++)
+        for (int place = AT_ENDS; place < DIGIT_PLACES; place++)
+            c->digits[phase][place] = digits_of(c->kernels.tier, o->fast && place == BETWEEN, (enum phase)phase);
     c->place = mem_new(sizeof *c->place * (size_t)o->max_rows);
     rotary_frequencies(o->shape.rope_theta, c->frequency);
     c->packed = o->packed;

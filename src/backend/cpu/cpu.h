@@ -20,7 +20,7 @@ struct cpu_options {
     enum cpu_tier tier;
     int max_rows, max_logits;
     bool kv_f32;
-    bool fast; /* the routed experts read one digit of the normed rows */
+    bool fast; /* prefill: fewer digits (backend.c) */
     size_t state_bytes; /* memory for the states of all sequences and borders */
     struct pool *pool;  /* moved, also on failure; NULL: made here, of `threads` */
     const struct packed *packed; /* borrowed until destroy: matrices that it has are not packed again; NULL: none */
@@ -82,6 +82,15 @@ struct workspace {
     size_t bytes;
 };
 
+/* Digits of activations for 4-bit matrices. */
+struct digit_choice {
+    int count;  /* 0: fp32 */
+    int routed; /* of the normed rows for the chosen experts' gate and up; 0: those of the other matrices, not copied together */
+};
+
+/* The first layer and the head; all between. What the first layer gets wrong goes through all others. */
+enum digit_place { AT_ENDS, BETWEEN, DIGIT_PLACES };
+
 struct cpu_backend {
     struct backend base;
     struct pool *pool; /* owned */
@@ -92,8 +101,7 @@ struct cpu_backend {
     const struct batch *batch;  /* borrowed between begin and end */
     struct row_place *place;    /* owned; (max_rows) */
     double frequency[ROTARY_DIM / 2]; /* radians per position */
-    int digits[2]; /* of each phase: digits of activations for 4-bit matrices; 0: fp32 */
-    bool fast;
+    struct digit_choice digits[2][DIGIT_PLACES]; /* of each phase */
 };
 
 static inline struct cpu_backend *cpu_of(struct backend *be)
@@ -145,6 +153,9 @@ void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, con
 void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out);
 /* x += y, rows of leading dimension ldy. */
 void cpu_add_rows(struct cpu_backend *c, const float *y, int ldy);
+
+/* Sets the digits that activations get from now on. */
+void cpu_set_digits(struct cpu_backend *c, enum digit_place place);
 
 /* The steps, one file each. */
 void cpu_step_begin(struct backend *be, const struct batch *batch);

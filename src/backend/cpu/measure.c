@@ -125,19 +125,26 @@ double measure_products_scalar(long rounds)
     return 2;
 }
 
-static products_fn products_of(enum cpu_tier tier, const char **what)
+/* The loop of a tier, and its name by the number of digits that a value takes. */
+struct peak {
+    products_fn fn;
+    const char *what[3];
+};
+
+static const struct peak *peak_of(enum cpu_tier tier)
 {
+    static const struct peak scalar = {measure_products_scalar, {"integers one by one", NULL, NULL}};
 #if defined(__x86_64__)
-    *what = "int8, AVX-512 VNNI";
-    if ((tier == CPU_AVX512 || tier == CPU_AMX) && cpu_tier_runs(CPU_AVX512)) return measure_products_avx512;
-    *what = "int8, AVX2";
-    if (tier == CPU_AVX2 && cpu_tier_runs(CPU_AVX2)) return measure_products_avx2;
+    static const struct peak avx512 = {measure_products_avx512,
+                                       {"int8, AVX-512 VNNI", "int8, AVX-512 VNNI, one digit", "int8, AVX-512 VNNI, two digits"}},
+                             avx2 = {measure_products_avx2, {"int8, AVX2", "int8, AVX2, one digit", "int8, AVX2, two digits"}};
+    if (tier == CPU_AVX512 || tier == CPU_AMX) return &avx512;
+    if (tier == CPU_AVX2) return &avx2;
 #elif defined(__aarch64__)
-    *what = "int8, NEON";
-    if (tier == CPU_NEON && cpu_tier_runs(CPU_NEON)) return measure_products_neon;
+    static const struct peak neon = {measure_products_neon, {"int8, NEON", "int8, NEON, one digit", "int8, NEON, two digits"}};
+    if (tier == CPU_NEON) return &neon;
 #endif
-    *what = "integers one by one";
-    return measure_products_scalar;
+    return &scalar;
 }
 
 lily_status cpu_measure(struct backend *be, struct device_limits *out, struct lily_err *err)
@@ -145,7 +152,10 @@ lily_status cpu_measure(struct backend *be, struct device_limits *out, struct li
     struct cpu_backend *c = (struct cpu_backend *)be;
     memset(out, 0, sizeof *out);
     LILY_TRY(measure_reads(c->pool, &out->read_gb_s, err));
-    out->matmul_gop_s = measure_products(c->pool, products_of(c->kernels.tier, &out->matmul_what));
+    const struct peak *peak = peak_of(c->kernels.tier);
+    int digits = c->digits[PHASE_PREFILL][BETWEEN].routed; /* the least that a value takes */
+    out->matmul_gop_s = measure_products(c->pool, peak->fn) / (digits ? digits : 1);
+    out->matmul_what = peak->what[digits];
     out->slow_below_gb_s = 25;
     return LILY_OK;
 }

@@ -2,18 +2,19 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/rotary.h"
 
-static void set_digits(struct cpu_backend *c, int count)
+void cpu_set_digits(struct cpu_backend *c, enum digit_place place)
 {
-    struct act *all[] = {&c->ws.norm, &c->ws.mixed, &c->ws.inner, &c->ws.shared, &c->ws.head};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->digits.count = count;
-    c->ws.routed.digits.count = c->batch->phase == PHASE_DECODE ? 0 : c->fast && count ? 1 : count;
+    const struct digit_choice *d = &c->digits[c->batch->phase][place];
+    struct act *all[] = {&c->ws.norm, &c->ws.mixed, &c->ws.inner, &c->ws.shared, &c->ws.head, &c->ws.routed};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->digits.count = d->count;
+    c->ws.routed.digits.count = d->routed;
 }
 
 void cpu_step_begin(struct backend *be, const struct batch *batch)
 {
     struct cpu_backend *c = cpu_of(be);
     c->batch = batch;
-    set_digits(c, c->digits[batch->phase]);
+    cpu_set_digits(c, AT_ENDS);
     int row = 0;
     for (int i = 0; i < batch->n_seqs; i++)
         for (int t = 0; t < batch->seqs[i].n; t++, row++)
@@ -32,6 +33,7 @@ void cpu_step_head(struct backend *be, const struct vector *norm, const struct m
     struct cpu_backend *c = cpu_of(be);
     const struct batch *b = c->batch;
     const struct model_shape *s = &be->shape;
+    cpu_set_digits(c, AT_ENDS);
     for (int i = 0; i < b->n_logits; i++) {
         float *row = c->ws.head.x + (long)i * c->ws.head.ld;
         c->kernels.rms_norm(row, c->ws.x + (long)b->logit_rows[i] * s->hidden, norm->data, s->hidden, s->rms_eps);

@@ -268,4 +268,5 @@ void cpu_step_moe_experts(struct backend *be, const struct moe_weights *w)
     pool_run(job.c->pool, sums_part, &job);
     pool_run(job.c->pool, down_part, &job);
     run_rows(job.c, combine_part, &job);
+    cpu_set_digits(job.c, BETWEEN);
 }
