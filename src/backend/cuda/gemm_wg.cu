@@ -16,13 +16,12 @@ struct gw_shape {
 };
 
 /*
- * Shared memory: stages of X (a tile for each 64 columns and part of the activations), then W; then the rest. LAG: stages
- * whose activations are under way while the next is asked for. A stage is given back when its successor is there, so there are
- * always two stages more.
+ * Shared memory: stages of X (a tile for each 64 columns and part of the activations), then W; then the rest. A stage is given
+ * back when its successor is there, so there must be two at least.
  */
 template <int MATS, int PARTS, bool SMALL> struct gw_form {
     static constexpr bool PAIR = MATS == 2 && PARTS == 1;
-    static constexpr int W = MATS * GEMM_TILES * UNIT, LAG = PARTS == 2 ? 1 : SMALL ? 5 : MATS == 2 ? 2 : 3;
+    static constexpr int W = MATS * GEMM_TILES * UNIT;
     __host__ __device__ static int bytes(int width) { return W + PARTS * width * UNIT_COLS * 2; }
 };
 
@@ -69,11 +68,8 @@ template <int MATS, bool PAIR> DI const uint8_t *gw_weights(const gemm_params &p
     return (PAIR && i >= GEMM_TILES ? part.w2 : part.w) + (size_t)expert * p.expert_bytes + (size_t)tile * p.units * UNIT;
 }
 
-DI void loaded(u32 full)
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* the tensor cores read it as the copy engine would */
-    bar_arrive(full);
-}
+/* Arrives when this thread's copies are there. */
+DI void arrive_loaded(u32 full) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory"); }
 
 template <int MATS, int PARTS, bool SMALL> DI void gw_load(const gemm_params &p, const gw_shape &q, uint8_t *sm, gw_bars *bars)
 {
@@ -81,8 +77,7 @@ template <int MATS, int PARTS, bool SMALL> DI void gw_load(const gemm_params &p,
     const int tid = threadIdx.x, piece = tid & 15, row0 = tid >> 4, bytes = form::bytes(q.width), x_bytes = q.width * UNIT_COLS * 2;
     const u32 ring = smem_addr(sm), full = smem_addr(bars->full), empty = smem_addr(bars->empty);
     const u32 at = (piece >> 3) * q.width * TILE_ROW + tile_at16(row0, piece & 7);
-    gw_slot put = {0, 1}, done = {0, 0};
-    int ahead = 0;
+    gw_slot put = {0, 1};
     for (int i = blockIdx.x, turn = 0; i < gw_tiles(p, q); i += gridDim.x, turn ^= 1) {
         const token_block b = gw_block(p, q, i / q.blocks);
         const int rows = (b.n + 31) & ~31;
@@ -106,19 +101,11 @@ template <int MATS, int PARTS, bool SMALL> DI void gw_load(const gemm_params &p,
                 cp16(to, p.x + from, r < b.n ? 16 : 0);
                 if (PARTS == 2) cp16(to + x_bytes, p.rest + from, r < b.n ? 16 : 0);
             }
-            cp_commit();
+            arrive_loaded(full + 8 * put.s);
             gw_next(put, q.stages);
-            if (ahead < form::LAG) {
-                ahead++;
-                continue;
-            }
-            cp_wait<form::LAG>();
-            loaded(full + 8 * done.s);
-            gw_next(done, q.stages);
         }
     }
-    cp_wait<0>();
-    for (; ahead; ahead--, gw_next(done, q.stages)) loaded(full + 8 * done.s);
+    asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
 /* Rows 16 of a warp for 16 tokens from their fragments through shared memory: half a token's rows (32 bytes) a lane. */
@@ -140,7 +127,8 @@ template <int N> DI void gw_store_f16(const gemm_part &q, const token_block &b, 
     u16 *y = (u16 *)q.y + (size_t)(b.first + token) * q.ldy + tile * 16 + half * 8;
 #pragma unroll
     for (int j = 0; j < N / 8; j += 2) {
-        const u32 v[4] = {pack_h(d[4 * j], d[4 * j + 1]), pack_h(d[4 * j + 2], d[4 * j + 3]), pack_h(d[4 * j + 4], d[4 * j + 5]), pack_h(d[4 * j + 6], d[4 * j + 7])};
+        const u32 v[4] = {pack_h(d[4 * j], d[4 * j + 1]), pack_h(d[4 * j + 2], d[4 * j + 3]), pack_h(d[4 * j + 4], d[4 * j + 5]),
+                          pack_h(d[4 * j + 6], d[4 * j + 7])};
         gw_turn(smem_addr(out), v, lane);
         if (8 * j + token < b.n) *(uint4 *)(y + (size_t)8 * j * q.ldy) = gw_half(out, token, half);
     }
@@ -180,9 +168,13 @@ template <int N> DI void gw_store_f32(const gemm_part &q, const token_block &b, 
     }
 }
 
-/* One tile of N tokens, by a warpgroup. A branch between its products would make them wait for each other. */
-template <int N, int MATS, int PARTS, bool SMALL> DI void gw_multiply(const gemm_params &p, const gw_shape &q, uint8_t *sm, gw_bars *bars, uint8_t *out, gw_slot &get,
-                                                        const token_block &b, const gemm_part &part, int group)
+/*
+ * One tile of N tokens, by a warpgroup. A branch between its products would make them wait for each other. Every thread gives a
+ * stage back, for each has read weights from it.
+ */
+template <int N, int MATS, int PARTS, bool SMALL>
+DI void gw_multiply(const gemm_params &p, const gw_shape &q, uint8_t *sm, gw_bars *bars, uint8_t *out, gw_slot &get, const token_block &b, const gemm_part &part,
+                    int group)
 {
     typedef gw_form<MATS, PARTS, SMALL> form;
     const int lane = threadIdx.x & 31, warp = (threadIdx.x >> 5) - 4, bytes = form::bytes(q.width), x_bytes = q.width * UNIT_COLS * 2;
@@ -196,12 +188,12 @@ template <int N, int MATS, int PARTS, bool SMALL> DI void gw_multiply(const gemm
         uint8_t *stage = sm + get.s * bytes;
         const u64 x = tile_desc(smem_addr(stage));
         bar_wait(full + 8 * get.s, get.phase);
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* X was copied by threads */
 #pragma unroll
         for (int i = 0; i < 2 * MATS; i++) { /* groups of 64 columns, matrices */
             const int gr = i / MATS, mat = i % MATS;
             wg_wait<1>();
-            __syncwarp();
-            if (i == 1) bar_arrive_if(empty + 8 * last, u && lane == 0);
+            if (i == 1) bar_arrive_if(empty + 8 * last, u > 0);
             dequant_group(a[i & 1], stage + PARTS * x_bytes + (mat * GEMM_TILES + warp) * UNIT, gr, lane);
             wg_fence();
 #pragma unroll
@@ -214,8 +206,7 @@ template <int N, int MATS, int PARTS, bool SMALL> DI void gw_multiply(const gemm
         gw_next(get, q.stages);
     }
     wg_wait<0>();
-    __syncwarp();
-    bar_arrive_if(empty + 8 * last, lane == 0);
+    bar_arrive(empty + 8 * last);
 #pragma unroll
     for (int mat = 0; mat < (form::PAIR ? 1 : MATS); mat++) {
         const int tile = gw_tile<MATS, form::PAIR>(group, mat * GEMM_TILES + warp);
@@ -239,12 +230,12 @@ template <int MATS, int PARTS, bool SMALL> DI void gw_compute(const gemm_params 
         if constexpr (SMALL) GW_TILE(32);
         else if constexpr (MATS == 2 && PARTS == 2) GW_TILE(GW_WIDE);
         else if constexpr (MATS == 2) {
-            if (b.n <= 80) GW_TILE(80);
+            if (b.n <= 96) GW_TILE(96);
             else GW_TILE(128);
         } else {
             if (b.n <= 32) GW_TILE(32);
             else if (b.n <= 64) GW_TILE(64);
-            else if (PARTS == 1 && b.n <= 80) GW_TILE(80);
+            else if (PARTS == 1 && b.n <= 96) GW_TILE(96);
             else GW_TILE(128);
         }
 #undef GW_TILE
@@ -253,7 +244,8 @@ template <int MATS, int PARTS, bool SMALL> DI void gw_compute(const gemm_params 
 
 #endif
 
-template <int MATS, int PARTS, bool SMALL> __global__ void __launch_bounds__(GW_THREADS, 1) k_gemm_wg(const __grid_constant__ gemm_params p, const __grid_constant__ gw_shape q)
+template <int MATS, int PARTS, bool SMALL>
+__global__ void __launch_bounds__(GW_THREADS, 1) k_gemm_wg(const __grid_constant__ gemm_params p, const __grid_constant__ gw_shape q)
 {
 #if HAVE_WGMMA
     extern __shared__ __align__(1024) uint8_t sm[];
@@ -263,7 +255,7 @@ template <int MATS, int PARTS, bool SMALL> __global__ void __launch_bounds__(GW_
     if (threadIdx.x == 0) {
         for (int i = 0; i < q.stages; i++) {
             bar_init(smem_addr(&bars->full[i]), WG + 1);
-            bar_init(smem_addr(&bars->empty[i]), 8);
+            bar_init(smem_addr(&bars->empty[i]), 2 * WG);
         }
         bar_init_done();
     }

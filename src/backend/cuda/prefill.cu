@@ -217,7 +217,8 @@ template <int PLANES> __global__ void __launch_bounds__(32 * RT_TILES) k_router(
         const uint8_t *at = sm + (u % RT_STAGES) * BYTES;
         cp_wait<RT_STAGES - 2>();
         __syncthreads();
-        if (u + RT_STAGES - 1 < p.units) router_request<PLANES>(p, smem_addr(sm + (u + RT_STAGES - 1) % RT_STAGES * BYTES), u + RT_STAGES - 1, tiles, tile0, row0);
+        const int ahead = u + RT_STAGES - 1;
+        if (ahead < p.units) router_request<PLANES>(p, smem_addr(sm + ahead % RT_STAGES * BYTES), ahead, tiles, tile0, row0);
         cp_commit();
         if (tile < p.tiles) router_unit<PLANES>(acc, at + warp * PLANES * UNIT, smem_addr(at + W), sums + 2 * u, ld_sums, lane);
     }
@@ -238,8 +239,10 @@ static void route(struct cuda_backend *c, const struct matrix *m, const struct m
     struct workspace *ws = &c->ws;
     router_params p = {m->data, gate->data, m->tile_bytes, ws->norm, ws->norm_rest, ws->norm_sum, ws->pad_hidden, m->units, m->tiles + 1, m->rows,
                        c->batch->n_rows, ws->router_p, ws->shared_gate_p, ws->ld_experts};
-    const int tiles = p.tiles < RT_TILES ? p.tiles : RT_TILES;
-    dim3 grid((unsigned)(p.tiles + tiles - 1) / tiles, (unsigned)(p.n_rows + RT_TOKENS - 1) / RT_TOKENS);
+    /* As many tiles a block as leave a block for every multiprocessor. */
+    const int rows = (p.n_rows + RT_TOKENS - 1) / RT_TOKENS, parts = c->n_sms / rows > 1 ? c->n_sms / rows : 1, share = (p.tiles + parts - 1) / parts;
+    const int tiles = share < RT_TILES ? share : RT_TILES;
+    dim3 grid((unsigned)(p.tiles + tiles - 1) / tiles, (unsigned)rows);
     size_t shared = (size_t)RT_STAGES * (tiles * m->planes * UNIT + 2 * RT_X) + (size_t)RT_TOKENS * (2 * m->units + 1) * sizeof(float);
     if (m->planes == 1) launch(c, k_router<1>, grid, 32 * tiles, shared, p);
     else launch(c, k_router<2>, grid, 32 * tiles, shared, p);

@@ -275,7 +275,8 @@ __global__ void __launch_bounds__(FW_THREADS, 1) k_flash_wg(const __grid_constan
         bar_init_done();
     }
     pdl_wait();
-    const int row = s.first + block * GRID, left = s.n - block * GRID, n = left < GRID ? left : GRID, first_pos = p.pos[row], pages = (first_pos + n - 1) / GRID + 1;
+    const int row = s.first + block * GRID, left = s.n - block * GRID, n = left < GRID ? left : GRID;
+    const int first_pos = p.pos[row], pages = (first_pos + n - 1) / GRID + 1;
     const u32 ring = smem_addr(sm) + 2 * FW_Q;
     if (group) fw_queries(p, sm + (group - 1) * FW_Q, row, n, head);
     __syncthreads();
@@ -358,7 +359,8 @@ DI void flash_queries(const flash_params &p, uint8_t *q, int row, int n, int hea
     const int g = lane >> 2, t = lane & 3, r0 = row + (g < n ? g : n - 1), r1 = row + (g + 8 < n ? g + 8 : n - 1);
     const float *x0 = p.qkv + (size_t)r0 * p.ld_qkv + (size_t)head * 512 + 2 * t, *x1 = p.qkv + (size_t)r1 * p.ld_qkv + (size_t)head * 512 + 2 * t;
     for (int ks = 0; ks < 16; ks++) {
-        const float2 a = *(const float2 *)(x0 + ks * 16), b = *(const float2 *)(x1 + ks * 16), c = *(const float2 *)(x0 + ks * 16 + 8), d = *(const float2 *)(x1 + ks * 16 + 8);
+        const float2 a = *(const float2 *)(x0 + ks * 16), b = *(const float2 *)(x1 + ks * 16);
+        const float2 c = *(const float2 *)(x0 + ks * 16 + 8), d = *(const float2 *)(x1 + ks * 16 + 8);
         *(uint4 *)(q + ks * 512 + lane * 16) = make_uint4(pack_bf(a.x, a.y), pack_bf(b.x, b.y), pack_bf(c.x, c.y), pack_bf(d.x, d.y));
     }
 }

@@ -41,12 +41,10 @@ template <int N> DI void regs_take() { asm volatile("setmaxnreg.inc.sync.aligned
 #define WG_D32(i) WG_D16(i), WG_D16(i + 16)
 #define WG_D64(i) WG_D32(i), WG_D32(i + 32)
 #define WG_D48 WG_D32(0), WG_D16(32)
-#define WG_D40 WG_D32(0), WG_D8(32)
 #define WG_D128 WG_D64(0), WG_D64(64)
 #define WG_R0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define WG_R1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define WG_R2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
-#define WG_R2_HALF ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define WG_R3 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define WG_R4 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79"
 #define WG_R5 ",%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
@@ -64,7 +62,6 @@ template <int N> DI void regs_take() { asm volatile("setmaxnreg.inc.sync.aligned
     }
 WG_RS(32, WG_R0, WG_D16(0), "%16,%17,%18,%19", "%20")
 WG_RS(64, WG_R0 WG_R1, WG_D32(0), "%32,%33,%34,%35", "%36")
-WG_RS(80, WG_R0 WG_R1 WG_R2_HALF, WG_D40, "%40,%41,%42,%43", "%44")
 WG_RS(96, WG_R0 WG_R1 WG_R2, WG_D48, "%48,%49,%50,%51", "%52")
 WG_RS(128, WG_R0 WG_R1 WG_R2 WG_R3, WG_D64(0), "%64,%65,%66,%67", "%68")
 WG_RS(256, WG_R0 WG_R1 WG_R2 WG_R3 WG_R4 WG_R5 WG_R6 WG_R7, WG_D128, "%128,%129,%130,%131", "%132")
