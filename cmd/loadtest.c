@@ -11,7 +11,7 @@
 #include "commands.h"
 #include "interrupt.h"
 #include "load_stats.h"
-#include "sample/rng.h"
+#include "base/rng.h"
 #include "web.h"
 
 enum { N_CONVERSATIONS = 64, TURNS = 4, MAX_ACTIVE = 1024, MAX_ANSWER = 1 << 20, MAX_LINE = 4 << 20 };

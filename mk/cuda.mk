@@ -16,6 +16,7 @@ $(CU_OUT)/%.o: src/backend/cuda/%.cu $(CU_HDR) mk/cuda.mk
 	@mkdir -p $(@D)
 	$(Q)$(NVCC) $(CU_FLAGS) -c $< -o $@
 $(CU_OUT)/backend.o: $(CU_SRC)
+$(CU_OUT)/pick.o: CU_FLAGS += -fmad=false # the bits of sample/
 $(CU_OUT)/err.o: src/base/err.c $(CU_HDR)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_FLAGS) -O2 -fPIC -fvisibility=hidden -c $< -o $@

@@ -47,6 +47,39 @@ struct batch {
     int n_logits;                 /* rows whose logits are wanted, at most max_logits */
     const int32_t *logit_rows;    /* (n_logits) rising row numbers */
     float *logits;                /* (n_logits, shape_logits_ld) fp32, host memory, written by the head step */
+    bool choose;                  /* decode, one row a sequence: no logits go out, the device chooses the next tokens (pick_rules) */
+};
+
+/* In batch.ids of a batch that chooses: the token that was chosen after the sequence's last pass. */
+enum { ID_CHOSEN = -1 };
+
+/*
+ * How a device chooses a sequence's tokens from logits. The numbers mean what sample/sampler.h says, and the token is the one
+ * that a sampler of the host in the same state would pick.
+ */
+struct logit_bias {
+    int32_t id;
+    float value; /* added to the logit; -100…100 */
+};
+struct pick_rules {
+    double temperature, top_p, min_p, repetition, presence, frequency;
+    int top_k;
+    uint64_t seed, step;   /* step: of the next pick */
+    int n_tokens;          /* ids from here on are never chosen */
+    const uint32_t *count; /* (n_tokens) occurrences in the output; NULL: nothing is counted */
+    const uint8_t *known;  /* (n_tokens) 1: in prompt or output */
+    const struct logit_bias *bias; /* rising ids */
+    int n_bias;
+    const int32_t *stop;   /* behind one of these the sequence takes no token that the device chose */
+    int n_stop;            /* at most PICK_STOPS */
+};
+enum { PICK_STOPS = 8 };
+
+/* A token that was chosen; or, where the model's output is no number, bad_id >= 0 and that logit. */
+struct pick {
+    int32_t id, bad_id;
+    float bad;
+    bool stopped; /* the id is one of rules.stop */
 };
 
 /* Weights of the layers; all borrowed by the steps. Shapes are rows x cols of the matrix. */
@@ -107,6 +140,7 @@ struct step_table {
 struct backend_limits {
     int max_rows;   /* rows of one batch */
     int max_logits; /* logit rows of one batch */
+    int max_chosen; /* rows of one batch that chooses */
 };
 
 /*
@@ -172,6 +206,17 @@ struct backend_ops {
      */
     lily_status (*border_import)(struct backend *be, int length, const struct border *base, int n_shared,
                                  const struct border_source *src, struct border **out, struct lily_err *err);
+
+    /* ---- tokens chosen on the device; both NULL where the host chooses ---- */
+
+    /* From the sequence's next pass on. Everything is borrowed during the call. */
+    lily_status (*pick_rules)(struct backend *be, struct seq *s, const struct pick_rules *r, struct lily_err *err);
+    /*
+     * The tokens that passes chose for this sequence, one a call, oldest first; waits for it. A pass that chooses returns from its
+     * end at once, so that the next one, fed with ID_CHOSEN, is under way before its token is known. Behind a stop such a pass
+     * changes nothing: what it fed is taken back from the sequence's length here. At most two passes may be ahead of the picks.
+     */
+    lily_status (*pick_take)(struct backend *be, struct seq *s, struct pick *out, struct lily_err *err);
 
     /* ---- for measurements (run/bench.h); each may be NULL ---- */
 

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "model/cost.h"
+#include "run/lane.h"
 
 #define MAX_SPREAD 0.03
 #define MAX_OTHERS 0.05
@@ -20,6 +21,7 @@ struct bencher {
     struct seq *seq;  /* owned */
     int32_t *prompt;  /* owned; of the longest context */
     float *logits;    /* owned */
+    struct sampler *sampler; /* owned; greedy */
     int done, total;  /* measurements */
     struct step_clock clock;
 };
@@ -61,13 +63,13 @@ static struct stretch watch_stop(const struct bencher *b, const struct stopwatch
     return t;
 }
 
-static lily_status forward(struct bencher *b, enum phase phase, const int32_t *ids, int n, bool want, struct lily_err *err)
+static lily_status forward(struct bencher *b, const int32_t *ids, int n, bool want, struct lily_err *err)
 {
     if (b->o->cancel && atomic_load(b->o->cancel)) return LILY_ERR_CANCELLED;
     LILY_TRY(b->be->ops->seq_reserve(b->be, b->seq, n, err));
     struct batch_seq bs = {b->seq, n};
     int32_t last = n - 1;
-    struct batch batch = {.phase = phase,
+    struct batch batch = {.phase = PHASE_PREFILL,
                           .n_seqs = 1,
                           .seqs = &bs,
                           .n_rows = n,
@@ -78,14 +80,6 @@ static lily_status forward(struct bencher *b, enum phase phase, const int32_t *i
     return model_forward(b->model, &batch, NULL, err);
 }
 
-static int32_t greedy(const struct bencher *b)
-{
-    int best = 0, vocab = model_shape(b->model)->vocab;
-    for (int i = 1; i < vocab; i++)
-        if (b->logits[i] > b->logits[best]) best = i;
-    return best;
-}
-
 /* Reads a prompt of n tokens into an empty sequence; *next gets the first token. */
 static lily_status prefill(struct bencher *b, int n, int32_t *next, struct lily_err *err)
 {
@@ -93,17 +87,22 @@ static lily_status prefill(struct bencher *b, int n, int32_t *next, struct lily_
     b->be->ops->seq_reset(b->be, b->seq);
     for (int at = 0; at < n; at += piece) {
         int rows = n - at < piece ? n - at : piece;
-        LILY_TRY(forward(b, PHASE_PREFILL, b->prompt + at, rows, at + rows == n, err));
+        LILY_TRY(forward(b, b->prompt + at, rows, at + rows == n, err));
     }
-    *next = greedy(b);
-    return LILY_OK;
+    return sampler_pick_sound(b->sampler, b->logits, n, next, err);
 }
 
+/* Decodes as an answer is made: the device chooses and goes ahead, where it can. */
 static lily_status decode(struct bencher *b, int32_t next, int steps, struct lily_err *err)
 {
+    const struct lanes all = {b->model, NULL, NULL};
+    struct lane lane = {.seq = b->seq, .sampler = b->sampler, .logits = b->logits};
+    lane_begin(&lane);
     for (int i = 0; i < steps; i++) {
-        LILY_TRY(forward(b, PHASE_DECODE, &next, 1, true, err));
-        next = greedy(b);
+        if (b->o->cancel && atomic_load(b->o->cancel)) return LILY_ERR_CANCELLED;
+        const struct lane_feed feed = {&lane, next, i + 1 < steps};
+        LILY_TRY(lanes_feed(&all, &feed, 1, err));
+        LILY_TRY(lane_pick(&all, &lane, &next, err));
     }
     return LILY_OK;
 }
@@ -241,6 +240,9 @@ static lily_status prepare(struct bencher *b, struct bench_result *out, struct l
     b->logits = mem_try((size_t)shape_logits_ld(model_shape(b->model)), sizeof *b->logits);
     if (!b->prompt || !b->logits) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for a prompt of %d tokens", longest);
     for (int i = 0; i < longest; i++) b->prompt[i] = (int32_t)((uint32_t)i * 2654435761u % (uint32_t)vocab);
+    struct sampler_params greedy;
+    sampler_params_init(&greedy);
+    LILY_TRY(sampler_new(&greedy, vocab, &b->sampler, err));
     LILY_TRY(b->be->ops->seq_new(b->be, &b->seq, err));
     if (b->be->ops->measure) LILY_TRY(b->be->ops->measure(b->be, &out->limits, err));
     return LILY_OK;
@@ -270,6 +272,7 @@ lily_status bench_run(struct model *m, const struct bench_options *o, struct ben
         compare_with_limits(&b, &out->rows[i], &out->limits);
     }
     if (b.seq) b.be->ops->seq_free(b.be, b.seq);
+    sampler_free(b.sampler);
     free(b.prompt);
     free(b.logits);
     return st;

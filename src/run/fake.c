@@ -19,6 +19,8 @@ struct lane {
     int at;       /* next token of the reply */
     double due_ms; /* when that one comes; the clock of the token before it, once it was taken */
     bool scheduled; /* due_ms is that of the next token */
+    int32_t picked; /* last */
+    bool promised;  /* the picked token will be fed, unless it ends the turn */
 };
 
 struct fake {
@@ -180,6 +182,7 @@ static lily_status pick(struct runner *r, int slot, struct picked *out, struct l
     if (t && t->error) LILY_FAIL(err, LILY_ERR_INTERNAL, "%s", t->error);
     out->id = !t ? f->eos : t->id >= 0 ? t->id : f->first_own + t->same;
     lane->at++;
+    lane->picked = out->id;
     invent_logprobs(lane->spec, out->id, &out->logprob);
     return LILY_OK;
 }
@@ -187,8 +190,12 @@ static lily_status pick(struct runner *r, int slot, struct picked *out, struct l
 static lily_status decode(struct runner *r, const struct feed *feeds, int n, struct lily_err *err)
 {
     struct fake *f = of(r);
-    (void)feeds;
-    (void)n;
+    for (int i = 0; i < n; i++) { /* a device that has begun with the picked token could not turn back */
+        struct lane *lane = &f->lanes[feeds[i].slot];
+        if (lane->promised && feeds[i].id != lane->picked && lane->picked != f->eos)
+            LILY_FAIL(err, LILY_ERR_DEVICE, "token %d was fed in place of %d, which was to be fed", (int)feeds[i].id, (int)lane->picked);
+        lane->promised = feeds[i].goes_on;
+    }
     if (++f->steps == f->script.crash_at_step)
         LILY_FAIL(err, LILY_ERR_DEVICE, "the script breaks the engine at step %d", f->steps);
     return LILY_OK;

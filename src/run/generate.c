@@ -14,7 +14,6 @@ const char *finish_reason_name(enum finish_reason r)
 
 struct loop {
     struct session *session;
-    struct sampler *sampler;
     const struct generate_request *r;
     struct generate_result *out;
     struct detokenizer detokenizer;
@@ -60,14 +59,14 @@ static lily_status run_loop(struct loop *l, struct lily_err *err)
         l->out->finish = FINISH_CANCELLED;
         if (cancelled(l->r)) return LILY_OK;
         int32_t id;
-        LILY_TRY(sampler_pick_sound(l->sampler, session_logits(l->session), session_length(l->session), &id, err));
+        LILY_TRY(session_pick(l->session, &id, err));
         l->out->finish = FINISH_STOP;
         if (is_eos(l->r, id)) return LILY_OK;
         ids_add(&l->out->ids, id);
         if (show(l, id)) return LILY_OK;
         l->out->finish = FINISH_LENGTH;
         if (l->out->ids.n >= (size_t)l->r->max_tokens) return LILY_OK;
-        lily_status st = session_step(l->session, id, err);
+        lily_status st = session_feed(l->session, id, l->out->ids.n + 1 < (size_t)l->r->max_tokens, err);
         if (st == LILY_ERR_LIMIT) return LILY_OK;
         if (st != LILY_OK) return st;
         l->out->steps++;
@@ -77,12 +76,13 @@ static lily_status run_loop(struct loop *l, struct lily_err *err)
 lily_status generate(struct session *s, struct sampler *sampler, const struct generate_request *r,
                      struct generate_result *out, struct lily_err *err)
 {
-    struct loop l = {.session = s, .sampler = sampler, .r = r, .out = out, .thinking = r->thinking_open};
+    struct loop l = {.session = s, .r = r, .out = out, .thinking = r->thinking_open};
     memset(out, 0, sizeof *out);
     if (r->max_tokens < 1) LILY_FAIL(err, LILY_ERR_USAGE, "max_tokens is %d, expected at least 1", r->max_tokens);
     LILY_TRY(stops_new(r->stop, r->n_stop, &l.stops, err));
     detokenizer_init(&l.detokenizer, r->tokenizer, r->show_special);
     l.close_think = tokenizer_added(r->tokenizer, "</think>");
+    session_answer(s, sampler, r->eos, r->n_eos);
     double start = clock_ms();
     lily_status st = run_loop(&l, err);
     out->decode_ms = clock_ms() - start;

@@ -90,10 +90,20 @@ static bool close_thinking(struct reply *r, enum job_detail why)
     return true;
 }
 
-int32_t reply_forced(struct reply *r, bool *closes)
+static bool over_budget(const struct reply *r)
 {
     int budget = r->spec->thinking_budget;
-    if (!is_closing(r) && budget >= 0 && r->reasoning_tokens >= budget && in_thinking(r)) close_thinking(r, JOB_CLOSED_BY_BUDGET);
+    return !is_closing(r) && budget >= 0 && r->reasoning_tokens >= budget && in_thinking(r);
+}
+
+bool reply_goes_on(const struct reply *r)
+{
+    return !is_closing(r) && !over_budget(r) && r->completion_tokens + 1 < r->spec->max_tokens;
+}
+
+int32_t reply_forced(struct reply *r, bool *closes)
+{
+    if (over_budget(r)) close_thinking(r, JOB_CLOSED_BY_BUDGET);
     *closes = is_closing(r) && r->forced == 0;
     return is_closing(r) ? r->closing.data[r->forced++] : -1;
 }

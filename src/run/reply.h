@@ -45,6 +45,8 @@ void reply_free(struct reply *r);
 
 /* The token that comes next whatever the model says, or -1. *closes: with it the thinking begins to be closed. */
 int32_t reply_forced(struct reply *r, bool *closes);
+/* Behind the token that was taken last: the next one is the model's own and will be fed, as far as can be known. */
+bool reply_goes_on(const struct reply *r);
 /* The model ended its turn. false: so does the answer. */
 bool reply_end_of_turn(struct reply *r);
 /* Takes a token and its bytes; lp is NULL when there is none. false: the answer ends with it, and it is not to be fed. */

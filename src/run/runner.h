@@ -28,6 +28,7 @@ struct picked {
 struct feed {
     int slot;
     int32_t id;
+    bool goes_on; /* what pick gives next will be fed, unless it ends the turn */
 };
 
 struct runner_ops {

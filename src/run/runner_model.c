@@ -7,6 +7,7 @@
 #include "run/borders.h"
 #include "run/disk.h"
 #include "run/forward.h"
+#include "run/lane.h"
 #include "run/pieces.h"
 #include "run/runner.h"
 #include "run/state_key.h"
@@ -14,11 +15,9 @@
 enum { MAX_RECENT = 4 << 20 };
 static const double flush_ms = 10e3; /* for writing at the end what is not on disk yet */
 
-struct lane {
-    struct seq *seq;         /* owned */
-    struct sampler *sampler; /* owned; of the job */
+struct slot {
+    struct lane lane;        /* owned: seq, and the job's sampler */
     const struct job_spec *spec;
-    int length;              /* tokens in the state */
     bool prefill;            /* the state is whole and no decode step has touched it */
     bool verify;             /* the prompt is one of those that are read again */
 };
@@ -30,12 +29,11 @@ struct model_runner {
     struct borders *borders; /* owned */
     struct recent *recent;   /* owned */
     struct aside *aside;     /* owned */
-    struct lane *lanes;      /* owned; (n_slots) */
+    struct slot *slots;      /* owned; (n_slots) */
     float *logits;           /* owned; (n_slots, ld) of each slot's last token */
     float *batch_logits;     /* owned; (n_slots, ld) what a batch writes */
     size_t ld;
-    struct batch_seq *seqs;  /* owned; (n_slots) */
-    int32_t *ids, *rows;     /* owned; (n_slots) */
+    struct lane_feed *feeds; /* owned; (n_slots) */
 };
 
 static struct model_runner *of(struct runner *r)
@@ -51,6 +49,11 @@ static const struct backend_ops *ops_of(struct model_runner *m)
 static float *logits_of(struct model_runner *m, int slot)
 {
     return m->logits + (size_t)slot * m->ld;
+}
+
+static struct lanes lanes_of(struct model_runner *m)
+{
+    return (struct lanes){m->bundle->model, m->borders, m->batch_logits};
 }
 
 static void wake(void *runner)
@@ -96,7 +99,7 @@ static lily_status load(struct runner *r, struct lily_err *err)
     m->logits = mem_try(n * m->ld, sizeof *m->logits);
     m->batch_logits = mem_try(n * m->ld, sizeof *m->batch_logits);
     if (!m->logits || !m->batch_logits) LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for the logits of %zu sequences", n);
-    for (size_t i = 0; i < n; i++) LILY_TRY(be->ops->seq_new(be, &m->lanes[i].seq, err));
+    for (size_t i = 0; i < n; i++) LILY_TRY(be->ops->seq_new(be, &m->slots[i].lane.seq, err));
     r->ctx = model_plan(m->bundle->model)->ctx;
     r->cache = borders_counters(m->borders);
     return LILY_OK;
@@ -106,19 +109,17 @@ static void free_runner(struct runner *r)
 {
     struct model_runner *m = of(r);
     for (int i = 0; i < r->n_slots; i++) {
-        sampler_free(m->lanes[i].sampler);
-        if (m->lanes[i].seq) ops_of(m)->seq_free(model_backend(m->bundle->model), m->lanes[i].seq);
+        sampler_free(m->slots[i].lane.sampler);
+        if (m->slots[i].lane.seq) ops_of(m)->seq_free(model_backend(m->bundle->model), m->slots[i].lane.seq);
     }
     if (m->borders) borders_flush(m->borders, flush_ms);
     aside_free(m->aside);
     recent_free(m->recent);
     borders_free(m->borders);
-    free(m->lanes);
+    free(m->slots);
     free(m->logits);
     free(m->batch_logits);
-    free(m->seqs);
-    free(m->ids);
-    free(m->rows);
+    free(m->feeds);
     free(m);
 }
 
@@ -140,40 +141,45 @@ static void note_hit(struct model_runner *m, bool hit)
 static lily_status begin(struct runner *r, int slot, const struct job *job, struct job_result *result, struct lily_err *err)
 {
     struct model_runner *m = of(r);
-    struct lane *lane = &m->lanes[slot];
+    struct slot *at = &m->slots[slot];
     const struct job_spec *spec = job->spec;
     struct sampler_params params = spec->sampling;
     params.seed = job->seed;
     LILY_TRY(check_ids(m, spec, err));
-    LILY_TRY(aside_pause(m->aside, m->lanes[0].seq, err));
-    LILY_TRY(sampler_new(&params, m->bundle->n_tokens, &lane->sampler, err));
-    sampler_prompt(lane->sampler, spec->ids, (size_t)spec->n_ids);
-    lane->spec = spec;
-    lane->prefill = true;
-    lane->length = borders_restore(m->borders, lane->seq, spec->ids, spec->n_ids, 0);
-    lane->verify = lane->length && aside_chooses(m->aside);
-    result->reused = lane->length;
-    note_hit(m, lane->length > 0);
+    LILY_TRY(aside_pause(m->aside, m->slots[0].lane.seq, err));
+    LILY_TRY(sampler_new(&params, m->bundle->n_tokens, &at->lane.sampler, err));
+    sampler_prompt(at->lane.sampler, spec->ids, (size_t)spec->n_ids);
+    at->spec = spec;
+    at->prefill = true;
+    at->lane.logits = logits_of(m, slot);
+    at->lane.eos = m->bundle->eos;
+    at->lane.n_eos = m->bundle->n_eos;
+    at->lane.wants_logits = spec->n_logprobs >= 0;
+    lane_begin(&at->lane);
+    at->lane.length = borders_restore(m->borders, at->lane.seq, spec->ids, spec->n_ids, 0);
+    at->verify = at->lane.length && aside_chooses(m->aside);
+    result->reused = at->lane.length;
+    note_hit(m, at->lane.length > 0);
     const struct recent_prompt p = {spec->ids, spec->n_ids, spec->marks, spec->n_marks, spec->owner};
-    recent_add(m->recent, &p, lane->length, &result->miss);
+    recent_add(m->recent, &p, at->lane.length, &result->miss);
     return LILY_OK;
 }
 
 static lily_status prefill(struct runner *r, int slot, int *read, struct lily_err *err)
 {
     struct model_runner *m = of(r);
-    struct lane *lane = &m->lanes[slot];
-    const struct job_spec *spec = lane->spec;
+    struct slot *at = &m->slots[slot];
+    const struct job_spec *spec = at->spec;
     struct prompt_plan plan = {spec->n_ids, spec->marks, spec->n_marks, model_backend(m->bundle->model)->limits.max_rows};
-    int end = plan_piece_end(&plan, lane->length), n = end - lane->length;
-    struct rows rows = {PHASE_PREFILL, lane->seq, spec->ids + lane->length, n, end == spec->n_ids ? logits_of(m, slot) : NULL, NULL};
-    lane->prefill = false;
-    LILY_TRY(borders_reserve(m->borders, lane->seq, n, err));
+    int end = plan_piece_end(&plan, at->lane.length), n = end - at->lane.length;
+    struct rows rows = {PHASE_PREFILL, at->lane.seq, spec->ids + at->lane.length, n, end == spec->n_ids ? logits_of(m, slot) : NULL, NULL};
+    at->prefill = false;
+    LILY_TRY(borders_reserve(m->borders, at->lane.seq, n, err));
     LILY_TRY(forward_rows(m->bundle->model, &rows, err));
-    lane->prefill = true;
-    lane->length = end;
-    if (plan_saves(&plan, end)) LILY_TRY(borders_save(m->borders, lane->seq, spec->ids, end, err));
-    if (end == spec->n_ids && lane->verify) aside_verify(m->aside, spec->ids, spec->n_ids, logits_of(m, slot));
+    at->prefill = true;
+    at->lane.length = end;
+    if (plan_saves(&plan, end)) LILY_TRY(borders_save(m->borders, at->lane.seq, spec->ids, end, err));
+    if (end == spec->n_ids && at->verify) aside_verify(m->aside, spec->ids, spec->n_ids, logits_of(m, slot));
     *read = end;
     return LILY_OK;
 }
@@ -181,12 +187,13 @@ static lily_status prefill(struct runner *r, int slot, int *read, struct lily_er
 static lily_status pick(struct runner *r, int slot, struct picked *out, struct lily_err *err)
 {
     struct model_runner *m = of(r);
-    struct lane *lane = &m->lanes[slot];
+    struct slot *at = &m->slots[slot];
     out->ready = true;
-    LILY_TRY(sampler_pick_sound(lane->sampler, logits_of(m, slot), lane->length, &out->id, err));
-    if (lane->spec->n_logprobs < 0) return LILY_OK;
+    const struct lanes all = lanes_of(m);
+    LILY_TRY(lane_pick(&all, &at->lane, &out->id, err));
+    if (at->spec->n_logprobs < 0) return LILY_OK;
     out->logprob.id = out->id;
-    out->logprob.n_top = lane->spec->n_logprobs;
+    out->logprob.n_top = at->spec->n_logprobs;
     logits_logprobs(logits_of(m, slot), m->bundle->n_tokens, out->id, &out->logprob.logprob, out->logprob.top,
                     out->logprob.n_top);
     return LILY_OK;
@@ -195,28 +202,13 @@ static lily_status pick(struct runner *r, int slot, struct picked *out, struct l
 static lily_status decode(struct runner *r, const struct feed *feeds, int n, struct lily_err *err)
 {
     struct model_runner *m = of(r);
+    const struct lanes all = lanes_of(m);
     for (int i = 0; i < n; i++) {
-        struct lane *lane = &m->lanes[feeds[i].slot];
-        lane->prefill = false;
-        LILY_TRY(borders_reserve(m->borders, lane->seq, 1, err));
-        m->seqs[i] = (struct batch_seq){lane->seq, 1};
-        m->ids[i] = feeds[i].id;
-        m->rows[i] = i;
+        struct slot *at = &m->slots[feeds[i].slot];
+        at->prefill = false;
+        m->feeds[i] = (struct lane_feed){&at->lane, feeds[i].id, feeds[i].goes_on && at->lane.length + 1 < r->ctx};
     }
-    struct batch batch = {.phase = PHASE_DECODE,
-                          .n_seqs = n,
-                          .seqs = m->seqs,
-                          .n_rows = n,
-                          .ids = m->ids,
-                          .n_logits = n,
-                          .logit_rows = m->rows,
-                          .logits = m->batch_logits};
-    LILY_TRY(model_forward(m->bundle->model, &batch, NULL, err));
-    for (int i = 0; i < n; i++) {
-        memcpy(logits_of(m, feeds[i].slot), m->batch_logits + (size_t)i * m->ld, m->ld * sizeof *m->logits);
-        m->lanes[feeds[i].slot].length++;
-    }
-    return LILY_OK;
+    return lanes_feed(&all, m->feeds, n, err);
 }
 
 static const char *text(struct runner *r, int slot, int32_t id, size_t *n)
@@ -231,20 +223,20 @@ static const char *text(struct runner *r, int slot, int32_t id, size_t *n)
 static void end(struct runner *r, int slot)
 {
     struct model_runner *m = of(r);
-    struct lane *lane = &m->lanes[slot];
-    sampler_free(lane->sampler);
-    lane->sampler = NULL;
+    struct slot *at = &m->slots[slot];
+    sampler_free(at->lane.sampler);
+    at->lane.sampler = NULL;
     /* A client that leaves while its prompt is read may come back: what was read so far is not read again. */
-    if (lane->prefill && lane->length % GRID == 0) (void)borders_save(m->borders, lane->seq, lane->spec->ids, lane->length, NULL);
-    lane->prefill = false;
+    if (at->prefill && at->lane.length % GRID == 0) (void)borders_save(m->borders, at->lane.seq, at->spec->ids, at->lane.length, NULL);
+    at->prefill = false;
     /* Empty again, so that the pages go back at once: what is worth keeping was saved as borders. */
-    ops_of(of(r))->seq_reset(model_backend(of(r)->bundle->model), lane->seq);
+    ops_of(of(r))->seq_reset(model_backend(of(r)->bundle->model), at->lane.seq);
 }
 
 static lily_status tend(struct runner *r, bool idle, bool *more, struct lily_err *err)
 {
     struct model_runner *m = of(r);
-    struct aside_step step = {idle ? m->lanes[0].seq : NULL, &r->hurry, false};
+    struct aside_step step = {idle ? m->slots[0].lane.seq : NULL, &r->hurry, false};
     bool writes = false;
     LILY_TRY(borders_tend(m->borders, &writes, err));
     LILY_TRY(aside_step(m->aside, &step, err));
@@ -292,9 +284,7 @@ struct runner *runner_model_new(struct bundle *b, const struct runner_model_opti
     m->base = (struct runner){.ops = &model_ops, .texts = b, .n_slots = o->n_slots};
     m->opt = *o;
     m->bundle = b;
-    m->lanes = mem_new(sizeof *m->lanes * n);
-    m->seqs = mem_new(sizeof *m->seqs * n);
-    m->ids = mem_new(sizeof *m->ids * n);
-    m->rows = mem_new(sizeof *m->rows * n);
+    m->slots = mem_new(sizeof *m->slots * n);
+    m->feeds = mem_new(sizeof *m->feeds * n);
     return &m->base;
 }

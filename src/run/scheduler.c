@@ -228,7 +228,7 @@ static lily_status collect(struct scheduler *s, int *n_feeds, double *wait_ms, s
         if (slot->phase != SLOT_DECODE || !outbox_is_empty(&slot->outbox)) continue;
         lily_status st = next_token(s, i, &id, wait_ms, err);
         if (st != LILY_OK && slot_failed(s, i, st, err)) return st;
-        if (st == LILY_OK && id >= 0) s->feeds[n++] = (struct feed){i, id};
+        if (st == LILY_OK && id >= 0) s->feeds[n++] = (struct feed){i, id, reply_goes_on(&slot->reply)};
     }
     *n_feeds = n;
     return LILY_OK;

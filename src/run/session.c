@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "run/borders.h"
 #include "run/forward.h"
+#include "run/lane.h"
 #include "run/pieces.h"
 
 struct session {
@@ -18,6 +19,7 @@ struct session {
     bool decoded;        /* a decode step touched the live state */
     float *logits;       /* owned; (shape_logits_ld) */
     struct borders *borders; /* owned */
+    struct lane lane;    /* of the answer */
 };
 
 static const struct backend_ops *ops_of(const struct session *s)
@@ -155,13 +157,41 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
     return LILY_OK;
 }
 
-lily_status session_step(struct session *s, int32_t id, struct lily_err *err)
+static lily_status check_step(const struct session *s, int32_t id, struct lily_err *err)
 {
     if (!s->length) LILY_FAIL(err, LILY_ERR_USAGE, "a decode step before any prompt");
     if (s->length >= s->ctx) LILY_FAIL(err, LILY_ERR_LIMIT, "the context of %d tokens is full", s->ctx);
-    LILY_TRY(check_ids(s, &id, 1, err));
+    return check_ids(s, &id, 1, err);
+}
+
+lily_status session_step(struct session *s, int32_t id, struct lily_err *err)
+{
+    LILY_TRY(check_step(s, id, err));
     s->decoded = true;
     return run_rows(s, PHASE_DECODE, &id, 1, true, err);
+}
+
+void session_answer(struct session *s, struct sampler *sampler, const int32_t *eos, int n_eos)
+{
+    s->lane = (struct lane){.seq = s->seq, .sampler = sampler, .logits = s->logits, .eos = eos, .n_eos = n_eos, .length = s->length};
+    lane_begin(&s->lane);
+}
+
+lily_status session_pick(struct session *s, int32_t *id, struct lily_err *err)
+{
+    const struct lanes all = {s->model, s->borders, NULL};
+    return lane_pick(&all, &s->lane, id, err);
+}
+
+lily_status session_feed(struct session *s, int32_t id, bool goes_on, struct lily_err *err)
+{
+    const struct lanes all = {s->model, s->borders, NULL};
+    const struct lane_feed feed = {&s->lane, id, goes_on && s->length + 1 < s->ctx};
+    LILY_TRY(check_step(s, id, err));
+    s->decoded = true;
+    LILY_TRY(lanes_feed(&all, &feed, 1, err));
+    s->ids[s->length++] = id;
+    return LILY_OK;
 }
 
 struct borders *session_borders(struct session *s)

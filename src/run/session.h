@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "model/model.h"
+#include "sample/sampler.h"
 
 struct session;
 
@@ -48,6 +49,14 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
                          struct lily_err *err);
 /* Feeds one more token through the decode path; logits follow. */
 lily_status session_step(struct session *s, int32_t id, struct lily_err *err);
+/*
+ * One answer: a sampler's tokens behind the context, until the next session_sync. The device chooses them where it can, so
+ * session_logits stay those of the prompt then. eos: ids that end the answer. All is borrowed until then.
+ */
+void session_answer(struct session *s, struct sampler *sampler, const int32_t *eos, int n_eos);
+lily_status session_pick(struct session *s, int32_t *id, struct lily_err *err);
+/* Feeds what session_pick gave. goes_on: so will be what it gives next, unless it is one of eos. */
+lily_status session_feed(struct session *s, int32_t id, bool goes_on, struct lily_err *err);
 /* Saves a border at the present length: LILY_ERR_USAGE off the grid or after a decode step. */
 lily_status session_checkpoint(struct session *s, struct lily_err *err);
 /* Drops the context and every border. */

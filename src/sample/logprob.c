@@ -3,7 +3,7 @@
 
 #include "sample/sampler.h"
 #include "sample/select.h"
-#include "sample/weight.h"
+#include "base/weight.h"
 
 /* log(sum(exp(logits))) without overflow, given the highest; what adds nothing to the sum counts as 0, as in the draw. */
 static double log_sum_exp(const float *logits, int n, double high)

@@ -6,6 +6,16 @@
 
 #include "base/mem.h"
 
+/* By id; of one id in the order given. */
+static void copy_bias(struct penalties *p, const struct logit_bias *bias)
+{
+    for (int i = 0; i < p->n_bias; i++) {
+        int at = i;
+        for (; at > 0 && p->bias[at - 1].id > bias[i].id; at--) p->bias[at] = p->bias[at - 1];
+        p->bias[at] = bias[i];
+    }
+}
+
 lily_status penalties_init(struct penalties *p, const struct sampler_params *params, int n_tokens, struct lily_err *err)
 {
     memset(p, 0, sizeof *p);
@@ -26,7 +36,7 @@ lily_status penalties_init(struct penalties *p, const struct sampler_params *par
         penalties_free(p);
         LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for the token counts of a sampler (%d tokens)", n_tokens);
     }
-    if (n_bias) memcpy(p->bias, params->bias, n_bias * sizeof *p->bias);
+    copy_bias(p, params->bias);
     return LILY_OK;
 }
 
@@ -82,4 +92,12 @@ void penalties_undo(const struct penalties *p, float *logits)
 {
     for (int i = p->n_bias; i-- > 0;) logits[p->bias[i].id] = p->saved[p->n_seen + i];
     for (int i = p->n_seen; i-- > 0;) logits[p->seen[i]] = p->saved[i];
+}
+
+void penalties_rules(const struct penalties *p, struct pick_rules *out)
+{
+    out->count = p->counting ? p->count : NULL;
+    out->known = p->counting ? p->known : NULL;
+    out->bias = p->bias;
+    out->n_bias = p->n_bias;
 }

@@ -13,7 +13,7 @@
 
 struct penalties {
     double repetition, presence, frequency;
-    struct logit_bias *bias; /* owned copy */
+    struct logit_bias *bias; /* owned copy, by id; of one id in the order given */
     int n_bias;
     bool counting;   /* any of the three penalties is on */
     int n_tokens;
@@ -29,6 +29,7 @@ void penalties_free(struct penalties *p);
 void penalties_prompt(struct penalties *p, const int32_t *ids, size_t n);
 void penalties_output(struct penalties *p, int32_t id);
 void penalties_apply(struct penalties *p, float *logits);
+void penalties_rules(const struct penalties *p, struct pick_rules *out); /* bias and counts, for a device */
 void penalties_undo(const struct penalties *p, float *logits); /* right after penalties_apply */
 
 #endif

@@ -6,9 +6,9 @@
 
 #include "base/mem.h"
 #include "sample/penalty.h"
-#include "sample/rng.h"
+#include "base/rng.h"
 #include "sample/select.h"
-#include "sample/weight.h"
+#include "base/weight.h"
 
 /* Up to this k a heap over the logits is faster than selecting among all of them. */
 enum { HEAP_MAX = 1024 };
@@ -98,11 +98,11 @@ static size_t gather(struct sampler *s, const float *logits)
     if (s->heap) return select_top(logits, s->n_tokens, k, c);
     size_t n = select_all(logits, s->n_tokens, c);
     if (k == 0 || k >= n) return n;
-    for (size_t i = 0; i < n; i++) c[i].weight = 1;
-    return select_mass(c, n, (double)k);
+    for (size_t i = 0; i < n; i++) c[i].mass = 1;
+    return select_mass(c, n, k);
 }
 
-/* Computes weights and drops candidates of weight zero. Returns the count. */
+/* Computes masses and drops candidates without any. Returns the count. */
 static size_t weigh(struct candidate *c, size_t n, double temperature)
 {
     size_t kept = 0;
@@ -110,16 +110,16 @@ static size_t weigh(struct candidate *c, size_t n, double temperature)
     for (size_t i = 1; i < n; i++)
         if (c[i].logit > high) high = c[i].logit;
     for (size_t i = 0; i < n; i++) {
-        c[i].weight = weight_of(((double)c[i].logit - (double)high) / temperature);
-        if (c[i].weight > 0) c[kept++] = c[i];
+        c[i].mass = mass_of(((double)c[i].logit - (double)high) / temperature);
+        if (c[i].mass) c[kept++] = c[i];
     }
     return kept;
 }
 
-static double total_weight(const struct candidate *c, size_t n)
+static uint64_t total_mass(const struct candidate *c, size_t n)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += c[i].weight;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++) sum += c[i].mass;
     return sum;
 }
 
@@ -127,13 +127,14 @@ static int32_t draw(struct sampler *s, const float *logits)
 {
     struct candidate *c = s->candidates;
     size_t n = gather(s, logits), kept = 0;
+    uint64_t least = mass_share(s->p.min_p, (uint64_t)MASS_ONE);
     if (n == 0) return -1;
     n = weigh(c, n, s->p.temperature);
-    if (s->p.top_p < 1) n = select_mass(c, n, s->p.top_p * total_weight(c, n));
+    if (s->p.top_p < 1) n = select_mass(c, n, mass_share(s->p.top_p, total_mass(c, n)));
     for (size_t i = 0; i < n; i++)
-        if (c[i].weight >= s->p.min_p) c[kept++] = c[i];
+        if (c[i].mass >= least) c[kept++] = c[i];
     double u = rng_uniform(s->p.seed, s->step);
-    return c[select_mass(c, kept, u * total_weight(c, kept)) - 1].id;
+    return c[select_mass(c, kept, mass_share(u, total_mass(c, kept))) - 1].id;
 }
 
 static bool not_finite(float v)
@@ -163,13 +164,44 @@ static int32_t first_not_finite(const float *logits, int n)
     return -1;
 }
 
-lily_status sampler_pick_sound(struct sampler *s, float *logits, int n_read, int32_t *id, struct lily_err *err)
+static lily_status unsound(const struct pick *p, int n_read, struct lily_err *err)
 {
-    int32_t bad = first_not_finite(logits, s->n_tokens);
-    *id = bad < 0 ? sampler_pick(s, logits) : -1;
-    if (*id >= 0) return LILY_OK;
-    if (bad >= 0) err_set(err, LILY_ERR_DEVICE, "the model's output after %d tokens is not finite: the logit of token %d is %g", n_read, (int)bad, (double)logits[bad]);
+    if (p->bad_id >= 0)
+        err_set(err, LILY_ERR_DEVICE, "the model's output after %d tokens is not finite: the logit of token %d is %g", n_read, (int)p->bad_id, (double)p->bad);
     else err_set(err, LILY_ERR_DEVICE, "no token is left to pick after %d tokens", n_read);
     err_hint(err, "the checkpoint may be damaged: compare its files with the published hashes");
     return LILY_ERR_DEVICE;
+}
+
+lily_status sampler_pick_sound(struct sampler *s, float *logits, int n_read, int32_t *id, struct lily_err *err)
+{
+    struct pick p = {.bad_id = first_not_finite(logits, s->n_tokens)};
+    *id = p.bad_id < 0 ? sampler_pick(s, logits) : -1;
+    if (*id >= 0) return LILY_OK;
+    if (p.bad_id >= 0) p.bad = logits[p.bad_id];
+    return unsound(&p, n_read, err);
+}
+
+void sampler_rules(const struct sampler *s, struct pick_rules *out)
+{
+    const struct sampler_params *p = &s->p;
+    *out = (struct pick_rules){.temperature = p->temperature,
+                               .top_p = p->top_p,
+                               .min_p = p->min_p,
+                               .repetition = p->repetition_penalty,
+                               .presence = p->presence_penalty,
+                               .frequency = p->frequency_penalty,
+                               .top_k = p->top_k,
+                               .seed = p->seed,
+                               .step = s->step,
+                               .n_tokens = s->n_tokens};
+    penalties_rules(&s->penalties, out);
+}
+
+lily_status sampler_took(struct sampler *s, const struct pick *p, int n_read, struct lily_err *err)
+{
+    if (p->bad_id >= 0 || p->id < 0) return unsound(p, n_read, err);
+    s->step++;
+    penalties_output(&s->penalties, p->id);
+    return LILY_OK;
 }

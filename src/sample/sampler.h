@@ -2,9 +2,9 @@
  * From logits to a token: penalties, logit bias, temperature, top-k, top-p, min-p, in this order, and a seeded draw.
  *
  * The kept tokens stand in one order, the higher logit first and the lower id first on a tie; the draw takes the first at which the
- * running sum of weights exp((logit - highest) / temperature) reaches u times their total, u in (0, 1] from sample/rng.h.
+ * running sum of weights exp((logit - highest) / temperature) reaches u times their total, u in (0, 1] from base/rng.h.
  * The draw of step n depends on (seed, n) and the logits alone, so a seed gives the same text cached or cold, alone or in
- * a batch, on every platform: random numbers are integers, the exponential is our own, sums are made in a fixed order.
+ * a batch, on every platform: random numbers are integers, the exponential is our own, sums are of whole numbers.
  *
  * Logits that are NaN or -inf are never drawn; +inf counts as the largest float.
  * Threads: a struct sampler belongs to one thread. Lifetime: nothing given to it is kept. Picking allocates nothing.
@@ -16,12 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "base/err.h"
-
-struct logit_bias {
-    int32_t id;
-    float value; /* added to the logit; -100…100 */
-};
 
 struct sampler_params {
     double temperature; /* 0: greedy (the highest logit, the lower id on a tie) */
@@ -61,6 +57,13 @@ int32_t sampler_pick(struct sampler *s, float *logits);
  */
 lily_status sampler_pick_sound(struct sampler *s, float *logits, int n_read, int32_t *id, struct lily_err *err);
 int sampler_n_tokens(const struct sampler *s);
+
+/*
+ * For a device that picks in the sampler's place: its parameters and present state (views, valid until the next call; no
+ * stops), and the note of what was picked there.
+ */
+void sampler_rules(const struct sampler *s, struct pick_rules *out);
+lily_status sampler_took(struct sampler *s, const struct pick *p, int n_read, struct lily_err *err);
 
 struct token_logprob {
     int32_t id;

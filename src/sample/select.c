@@ -1,4 +1,4 @@
-/* Selections over logits: a heap for the first few, quickselect by weight for the rest. */
+/* Selections over logits: a heap for the first few, quickselect by mass for the rest. */
 #include "sample/select.h"
 
 #include <float.h>
@@ -101,15 +101,15 @@ void select_sort(struct candidate *c, size_t n)
     }
 }
 
-/* Puts what comes before the pivot c[p] to the left of it; returns its new place and the weight of what lies there. */
-static size_t partition(struct candidate *c, size_t lo, size_t hi, size_t p, double *left)
+/* Puts what comes before the pivot c[p] to the left of it; returns its new place and the mass of what lies there. */
+static size_t partition(struct candidate *c, size_t lo, size_t hi, size_t p, uint64_t *left)
 {
-    double sum = 0;
+    uint64_t sum = 0;
     size_t to = lo;
     swap(&c[p], &c[hi - 1]);
     for (size_t i = lo; i < hi - 1; i++) {
         if (!candidate_before(&c[i], &c[hi - 1])) continue;
-        sum += c[i].weight;
+        sum += c[i].mass;
         swap(&c[i], &c[to++]);
     }
     swap(&c[to], &c[hi - 1]);
@@ -117,27 +117,27 @@ static size_t partition(struct candidate *c, size_t lo, size_t hi, size_t p, dou
     return to;
 }
 
-size_t select_mass(struct candidate *c, size_t n, double target)
+size_t select_mass(struct candidate *c, size_t n, uint64_t target)
 {
     size_t lo = 0, hi = n;
-    double before = 0;      /* weight of c[0 … lo-1], which all come before the rest */
+    uint64_t before = 0;    /* mass of c[0 … lo-1], which all come before the rest */
     uint32_t mix = 1;       /* pivots that no input can foresee by its order alone */
     while (hi - lo > SHORT) {
-        double left;
+        uint64_t left;
         mix = mix * 1664525u + 1013904223u;
         size_t p = partition(c, lo, hi, lo + (size_t)((uint64_t)mix * (hi - lo) >> 32), &left);
         if (before + left >= target) {
             hi = p > lo ? p : lo + 1;
-        } else if (before + left + c[p].weight >= target) {
+        } else if (before + left + c[p].mass >= target) {
             return p + 1;
         } else {
-            before += left + c[p].weight;
+            before += left + c[p].mass;
             lo = p + 1;
         }
     }
     select_sort(c + lo, hi - lo);
     for (size_t i = lo; i < hi; i++) {
-        before += c[i].weight;
+        before += c[i].mass;
         if (before >= target) return i + 1;
     }
     return hi;

@@ -2,7 +2,7 @@
  * Choosing among candidate tokens without sorting the vocabulary.
  *
  * One order everywhere: a higher logit comes first, the lower id first on a tie. Nothing allocates; the same input gives the same
- * bits everywhere (the sums of a selection are made in a fixed order). Any thread; arrays belong to the caller.
+ * bits everywhere (weights are whole numbers). Any thread; arrays belong to the caller.
  */
 #ifndef LILY_SAMPLE_SELECT_H
 #define LILY_SAMPLE_SELECT_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct candidate {
-    double weight; /* exp((logit - highest) / temperature), once computed */
+    uint64_t mass; /* exp((logit - highest) / temperature) as base/weight.h counts it, once computed */
     float logit;
     int32_t id;
 };
@@ -30,10 +30,10 @@ size_t select_top(const float *logits, int n, size_t k, struct candidate *c);
 int32_t select_first(const float *logits, int n);
 
 /*
- * The smallest number of candidates, taken in the order, whose weights sum to at least target; at least one, at most n (n >= 1).
+ * The smallest number of candidates, taken in the order, whose masses sum to at least target; at least one, at most n (n >= 1).
  * They are c[0 … result-1] afterwards, the last of them at the end. Expected time O(n).
  */
-size_t select_mass(struct candidate *c, size_t n, double target);
+size_t select_mass(struct candidate *c, size_t n, uint64_t target);
 
 void select_sort(struct candidate *c, size_t n); /* into the order; for short arrays */
 

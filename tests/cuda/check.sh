@@ -12,7 +12,7 @@ sanitize() {
         echo "0 passed, 0 failed, 1 skipped"
         return 0
     fi
-    timeout 120 compute-sanitizer --tool "$1" --error-exitcode 9 ./lily run -m tests/data/tiny --device cuda --temp 0 --no-think --max-tokens 4 hi >out.txt 2>&1
+    timeout 240 compute-sanitizer --tool "$1" --error-exitcode 9 ./lily run -m tests/data/tiny --device cuda --temp 0 --no-think --max-tokens 4 hi >out.txt 2>&1
     rc=$?
     tail -n 3 out.txt
     if [ $rc -ne 9 ] && grep -qE 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' out.txt; then

@@ -8,6 +8,9 @@
 #include <math.h>
 
 #include "backend/cuda/cuda.h"
+#include "load/synth.h"
+#include "run/forward.h"
+#include "run/lane.h"
 #include "sample/sampler.h"
 #include "support/golden.h"
 
@@ -109,7 +112,7 @@ static void test_tiny_decode_f32(void **state)
 {
     (void)state;
     NEED_CARD();
-    tiny(true, PHASE_DECODE, 1e-4);
+    tiny(true, PHASE_DECODE, 3e-4); /* activations keep 21 bits of the largest of 256 */
 }
 
 static void test_tiny_decode(void **state)
@@ -288,10 +291,148 @@ static void test_bits_demo(void **state)
     check_bits("models/demo");
 }
 
+/* ---- tokens chosen on the card ---- */
+
+enum { PICK_PROMPT = 70, PICKS = 24, MAX_LANES = 3 };
+
+struct answer {
+    struct seq *seq;
+    struct sampler *sampler;
+    float *logits;
+    int32_t ids[PICKS + 1];
+    struct lane lane;
+};
+
+static void answer_open(struct model *m, struct answer *a, const struct sampler_params *p, const int32_t *eos, bool by_host)
+{
+    struct lily_err err = {0};
+    struct backend *be = model_backend(m);
+    const struct model_shape *s = model_shape(m);
+    int32_t prompt[PICK_PROMPT];
+    for (int i = 0; i < PICK_PROMPT; i++) prompt[i] = (i * 7919 + 3) % 300;
+    *a = (struct answer){.logits = calloc((size_t)shape_logits_ld(s), sizeof(float))};
+    assert_non_null(a->logits);
+    assert_ok(be->ops->seq_new(be, &a->seq, &err));
+    assert_ok(be->ops->seq_reserve(be, a->seq, PICK_PROMPT, &err));
+    struct rows rows = {PHASE_PREFILL, a->seq, prompt, PICK_PROMPT, a->logits, NULL};
+    assert_ok(forward_rows(m, &rows, &err));
+    assert_ok(sampler_new(p, s->vocab, &a->sampler, &err));
+    sampler_prompt(a->sampler, prompt, PICK_PROMPT);
+    a->lane = (struct lane){.seq = a->seq, .sampler = a->sampler, .logits = a->logits, .eos = eos, .n_eos = eos != NULL, .wants_logits = by_host, .length = PICK_PROMPT};
+    lane_begin(&a->lane);
+}
+
+static void answer_close(struct model *m, struct answer *a)
+{
+    model_backend(m)->ops->seq_free(model_backend(m), a->seq);
+    sampler_free(a->sampler);
+    free(a->logits);
+}
+
+/* PICKS tokens of each; behind a stop another token is fed, as when a thought is closed. */
+static void answer_run(struct model *m, struct answer *a, int n, float *scratch)
+{
+    struct lily_err err = {0};
+    const struct lanes all = {m, NULL, scratch};
+    for (int t = 0; t <= PICKS; t++) {
+        struct lane_feed feeds[MAX_LANES];
+        for (int i = 0; i < n; i++) {
+            assert_ok(lane_pick(&all, &a[i].lane, &a[i].ids[t], &err));
+            bool stopped = a[i].lane.n_eos && a[i].ids[t] == a[i].lane.eos[0];
+            feeds[i] = (struct lane_feed){&a[i].lane, stopped ? 7 : a[i].ids[t], t + 1 < PICKS};
+        }
+        if (t < PICKS) assert_ok(lanes_feed(&all, feeds, n, &err));
+    }
+}
+
+static void same_ids(const struct answer *a, const struct answer *b, const char *what)
+{
+    for (int t = 0; t <= PICKS; t++)
+        if (a->ids[t] != b->ids[t]) fail_msg("%s: token %d is %d on the host and %d on the card", what, t, (int)a->ids[t], (int)b->ids[t]);
+}
+
+static void check_picks(struct model *m)
+{
+    static const struct logit_bias bias[] = {{9, 3}, {4, -2.5f}, {9, 0.3f}, {11, 100}, {4, 0.7f}};
+    static const struct logit_bias one[] = {{5, 100}};
+    static const struct sampler_params settings[] = {
+        {.top_p = 1, .repetition_penalty = 1},
+        {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 5},
+        {.temperature = 0.6, .top_k = 20, .top_p = 0.95, .repetition_penalty = 1, .seed = 6},
+        {.temperature = 1.3, .top_k = 250, .top_p = 0.5, .min_p = 0.01, .repetition_penalty = 1, .seed = 7},
+        {.temperature = 2, .top_p = 0.9, .repetition_penalty = 1.3, .presence_penalty = 0.5, .frequency_penalty = 0.25, .seed = 8},
+        {.top_p = 1, .repetition_penalty = 1.2, .bias = bias, .n_bias = 5},
+        {.temperature = 100, .top_k = 3000, .top_p = 0.99, .repetition_penalty = 1, .seed = 9},
+        {.temperature = 100, .top_p = 0.7, .repetition_penalty = 1, .bias = one, .n_bias = 1, .seed = 10}, /* one far above: the others share few bins */
+        {.temperature = 1e-3, .top_p = 0, .repetition_penalty = 1, .seed = 11},
+    };
+    enum { N = sizeof settings / sizeof settings[0] };
+    struct answer host[N], card[MAX_LANES];
+    float *scratch = calloc(MAX_LANES * (size_t)shape_logits_ld(model_shape(m)), sizeof *scratch);
+    char what[64];
+    assert_non_null(scratch);
+    for (int i = 0; i < N; i++) {
+        snprintf(what, sizeof what, "setting %d", i);
+        answer_open(m, &host[i], &settings[i], NULL, true);
+        answer_open(m, &card[0], &settings[i], NULL, false);
+        answer_run(m, &host[i], 1, scratch);
+        answer_run(m, &card[0], 1, scratch);
+        same_ids(&host[i], &card[0], what);
+        answer_close(m, &card[0]);
+    }
+    for (int i = 0; i < MAX_LANES; i++) answer_open(m, &card[i], &settings[i + 1], NULL, false);
+    answer_run(m, card, MAX_LANES, scratch);
+    for (int i = 0; i < MAX_LANES; i++) {
+        same_ids(&host[i + 1], &card[i], "a batch slot");
+        answer_close(m, &card[i]);
+    }
+    const int32_t stop = host[2].ids[4];
+    struct answer stopped;
+    answer_open(m, &stopped, &settings[2], &stop, true);
+    answer_open(m, &card[0], &settings[2], &stop, false);
+    answer_run(m, &stopped, 1, scratch);
+    answer_run(m, &card[0], 1, scratch);
+    same_ids(&stopped, &card[0], "behind a stop");
+    answer_close(m, &stopped);
+    answer_close(m, &card[0]);
+    for (int i = 0; i < N; i++) answer_close(m, &host[i]);
+    free(scratch);
+}
+
+static void test_picks(void **state)
+{
+    (void)state;
+    NEED_CARD();
+    struct model *m = open_cuda("models/demo", false);
+    check_picks(m);
+    model_close(m);
+}
+
+/* A vocabulary of 248,320, which fills the sampler's shared memory. */
+static void test_picks_35b(void **state)
+{
+    (void)state;
+    NEED_CARD();
+    struct lily_err err = {0};
+    struct synth_plan plan;
+    struct model_options o;
+    struct model *m = NULL;
+    model_options_init(&o);
+    o.device = DEVICE_CUDA;
+    o.max_rows = 512;
+    o.plan.ctx = 1024;
+    o.plan.n_seqs = 16;
+    assert_ok(synth_plan_make(SYNTH_35B, 1, &plan, &err));
+    assert_ok(model_open_synth(&plan, &o, &m, &err));
+    check_picks(m);
+    model_close(m);
+    synth_plan_free(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiny_decode_f32), cmocka_unit_test(test_tiny_decode), cmocka_unit_test(test_tiny_prefill_f32),
                                        cmocka_unit_test(test_tiny_prefill),    cmocka_unit_test(test_demo),        cmocka_unit_test(test_bits_tiny),
-                                       cmocka_unit_test(test_bits_demo)};
+                                       cmocka_unit_test(test_bits_demo),       cmocka_unit_test(test_picks),       cmocka_unit_test(test_picks_35b)};
     return RUN_TESTS(tests);
 }

@@ -227,7 +227,7 @@ static void run_slots(struct side *s, struct conversation *const *c, int n, stru
             struct picked p = {0};
             assert_ok(ops->pick(s->runner, i, &p, &err));
             ids[i][k] = p.id;
-            feeds[i] = (struct feed){i, p.id};
+            feeds[i] = (struct feed){i, p.id, false};
         }
         assert_ok(ops->decode(s->runner, feeds, n, &err));
     }

@@ -201,7 +201,7 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     struct cpu_backend *c = mem_new(sizeof *c);
     c->base.ops = &cpu_ops;
     c->base.shape = o->shape;
-    c->base.limits = (struct backend_limits){o->max_rows, o->max_logits};
+    c->base.limits = (struct backend_limits){.max_rows = o->max_rows, .max_logits = o->max_logits};
     snprintf(c->base.code, sizeof c->base.code, "cpu %s%s %s", cpu_tier_name(o->tier), o->fast ? " fast" : "", o->kv_f32 ? "f32" : "bf16");
     cpu_kernels_init(&c->kernels, o->tier);
     for (int phase = PHASE_PREFILL; phase <= PHASE_DECODE; phase++)

@@ -87,6 +87,9 @@ static void destroy(struct backend *be)
     }
     cudaFree(c->frequency);
     cudaFreeHost(c->host_rows);
+    cudaFreeHost(c->requests);
+    cudaFree(c->requests_read);
+    cudaFree(c->nowhere);
     cudaFreeHost(c->host_logits);
     if (c->stream) cudaStreamDestroy(c->stream);
     free(c);
@@ -122,7 +125,7 @@ static const struct backend_ops cuda_ops = {
     cuda_steps,   destroy,          cuda_load_matrix, cuda_free_matrix,    load_vector,       free_vector,        cuda_seq_new,
     cuda_seq_free, cuda_seq_reset,  cuda_seq_length,  cuda_seq_reserve,    cuda_border_save,  cuda_border_restore, cuda_border_free,
     cuda_border_bytes, cuda_page_bytes, cuda_seq_share,  cuda_border_export,  cuda_border_import,
-    cuda_seq_fill,     NULL,            NULL};
+    cuda_pick_rules,   cuda_pick_take,  cuda_seq_fill,     NULL,            NULL};
 
 static lily_status fill(struct cuda_backend *c, const struct cuda_options *o, struct lily_err *err)
 {
@@ -139,6 +142,11 @@ static lily_status fill(struct cuda_backend *c, const struct cuda_options *o, st
     LILY_TRY(state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->state_bytes, err));
     LILY_TRY(workspace_new(&c->ws, &c->base.shape, o->max_rows, err));
     CUDA_TRY(cudaMallocHost((void **)&c->host_rows, c->ws.rows_bytes), "pinned memory");
+    CUDA_TRY(cudaMallocHost((void **)&c->requests, sizeof *c->requests), "pinned memory");
+    CUDA_TRY(cudaMalloc((void **)&c->requests_read, sizeof *c->requests_read), "a counter");
+    CUDA_TRY(cudaMemset(c->requests_read, 0, sizeof *c->requests_read), "a counter");
+    c->requests->done = 0;
+    LILY_TRY(picks_init(c, err));
     return LILY_OK;
 }
 
@@ -152,7 +160,7 @@ static lily_status open_backend(const struct cuda_options *o, struct backend **o
     c->device = card.device;
     c->base.ops = &cuda_ops;
     c->base.shape = o->shape;
-    c->base.limits = (struct backend_limits){o->max_rows, o->max_logits};
+    c->base.limits = (struct backend_limits){o->max_rows, o->max_logits, 0};
     snprintf(c->base.code, sizeof c->base.code, "cuda %d.%d %s %s", card.major, card.minor, o->kv_f32 ? "f32" : "bf16", LILY_CUDA_BUILD);
     lily_status st = fill(c, o, err);
     if (st != LILY_OK) {

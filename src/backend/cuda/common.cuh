@@ -4,8 +4,8 @@
  *
  * Unit: 16 rows x 128 columns of 4-bit codes in 1152 bytes: for each group of 64 columns 32 lanes of 16 bytes, then scales,
  * then biases. Lane 4g+t has rows g (words 0, 2) and g+8 (words 1, 3); byte b of word i has column 16(i/2)+4t+b of its group in
- * the low nibble and the column 32 further in the high one. So a mask gives an A fragment of mma m16n8k16, whose nibbles are
- * bf16 subnormals q*2^-133 (low) or 16q*2^-133 (high), which tensor cores multiply exactly. Scales: for each g 8 bytes
+ * the low nibble and the column 32 further in the high one. So the words of a lane are an A fragment of mma m16n8k32 (bytes), and a
+ * mask and a shift give one of m16n8k16 (prefill). Scales: for each g 8 bytes
  * {row g group 0, row g group 1, row g+8 group 0, row g+8 group 1}; biases the same. An 8-bit matrix has two units for each
  * place: the low nibbles with scale and bias, the high ones with 16 times the scale and no bias.
  */
@@ -102,6 +102,14 @@ DI void mma16(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+/* Bytes: A without sign, B with; exact. */
+DI void mma32(int (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
 DI void ldsm4(u32 (&r)[4], u32 addr)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -135,23 +143,6 @@ DI u32 code2(u32 w)
 }
 
 /* ---- orders of activations ---- */
-
-/*
- * Decode: a row of K numbers is kept in 4K bytes: each number as two bf16, high part and rest, scaled for the nibbles, so
- * that a lane loads its B fragments with 16-byte reads: [group of 64][b & 1][part][t][column/32, column/16, b >> 1].
- */
-#define FRAG_LOW 1.2676506002282294e30f  /* 2^100: columns of low nibbles */
-#define FRAG_HIGH 7.922816251426434e28f  /* 2^96: columns of high nibbles, which count 16-fold */
-#define FRAG_BACK 8589934592.0f          /* 2^33 = 2^(133-100): what a dot product is multiplied with at its end */
-
-DI void frag_put(u16 *row, int k, float x)
-{
-    int kk = k & 63, b = kk & 3, at = (k >> 6) * 128 + (b & 1) * 64 + ((kk & 15) >> 2) * 8 + (kk >> 5) * 4 + ((kk >> 4) & 1) * 2 + (b >> 1);
-    float v = x * (kk & 32 ? FRAG_HIGH : FRAG_LOW);
-    u16 hi = f_bf(v);
-    row[at] = hi;
-    row[at + 32] = f_bf(v - bf_f(hi));
-}
 
 /*
  * Prefill: a row of K bf16, permuted inside each group of 64 so that 16 neighbours are the columns of one mask of a unit:

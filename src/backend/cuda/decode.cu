@@ -1,12 +1,48 @@
-/* Decode kernels around the residual stream: embedding, fragments of a norm, input and output projections, head. */
+/* Decode kernels around the residual stream: embedding, the product with a norm's weight, input and output projections, head. */
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/gemv.cuh"
 
 enum {
     MAX_TB = 6,   /* tiles that a CTA holds at once */
-    IN_UNITS = 2, /* places of 128 columns whose fragments a warp holds: input projections, head */
-    OUT_UNITS = 4 /* … output projections */
+    IN_UNITS = 2  /* places of 128 columns whose digits a warp holds: input projections, head */
 };
+
+/* ---- the host's request ---- */
+
+/* Rows and sequences of a pass from the host's ring into the workspace; the token may be the one that the last pass chose. */
+__global__ void k_feed(const volatile pass_requests *from, u32 *read, int32_t *id, int32_t *pos, int32_t *seq_of, pass *to, float *nowhere, size_t conv_at)
+{
+    const int i = threadIdx.x;
+    const u32 nth = *read;
+    const volatile pass_request &q = from->ring[nth % REQUESTS];
+    if (i < q.n_seqs) {
+        seq_view v;
+        v.recurrent = q.seq[i].recurrent;
+        v.conv = q.seq[i].conv;
+        v.pages = q.seq[i].pages;
+        v.pick = q.seq[i].pick;
+        v.first = q.seq[i].first;
+        v.n = q.seq[i].n;
+        const bool chosen = v.pick && q.id[v.first] == ID_CHOSEN;
+        if (v.pick && !chosen) v.pick->halted = 0;
+        if (chosen && v.pick->halted) {
+            v.recurrent = nowhere;
+            v.conv = nowhere + conv_at;
+        }
+        to->seq[i] = v;
+        for (int r = v.first; r < v.first + v.n; r++) {
+            id[r] = chosen ? v.pick->next : q.id[r];
+            pos[r] = q.pos[r];
+            seq_of[r] = i;
+        }
+    }
+    __syncthreads();
+    if (i) return;
+    to->n_rows = q.n_rows;
+    to->n_seqs = q.n_seqs;
+    *read = nth + 1;
+    ((volatile pass_requests *)from)->done = nth + 1;
+}
 
 /* ---- embedding ---- */
 
@@ -38,13 +74,13 @@ __global__ void k_embed(const __grid_constant__ embed_params p)
     for (int k = threadIdx.x; k < p.out.hidden; k += CTA) stream_put(p.out, r, k, unit_weight(tile, p.planes, id, k), p.out.norm ? p.out.norm[k] : 0.0f, true);
 }
 
-/* Fragments and sums of squares of rows that lie in x already. */
-struct frag_rows {
+/* Products and sums of squares of rows that lie in x already. */
+struct norm_rows {
     int32_t row[DECODE_ROWS];
     bool all; /* row r is r */
 };
 
-__global__ void k_frag(const float *x, const __grid_constant__ frag_rows rows, const __grid_constant__ stream_out o)
+__global__ void k_weigh(const float *x, const __grid_constant__ norm_rows rows, const __grid_constant__ stream_out o)
 {
     pdl_launch();
     pdl_wait();
@@ -53,7 +89,7 @@ __global__ void k_frag(const float *x, const __grid_constant__ frag_rows rows, c
         float h = x[(size_t)from * o.hidden + k], s = h * h;
 #pragma unroll
         for (int d = 8; d; d >>= 1) s += __shfl_xor_sync(~0u, s, d);
-        frag_put(o.frag + (size_t)r * o.ld_frag, k, h * o.norm[k]);
+        o.normed[(size_t)r * o.ld + k] = h * o.norm[k];
         if ((k & 15) == 0) o.ss[(size_t)r * (o.hidden / 16) + k / 16] = s;
     }
 }
@@ -68,9 +104,9 @@ struct in_params {
     int end[MAX_PARTS]; /* tiles up to and with this part */
     int planes[MAX_PARTS];
     int n_tiles, units, tb, slot, slot_unit; /* slot: bytes of a warp's span; slot_unit: of a place, in the widest part */
-    const u16 *frag;
+    const float *x; /* times the norm's weight */
     const float *ss;
-    int ld_frag, hidden, n_rows;
+    int ld_x, hidden, n_rows;
     float eps;
     float *u;
     int ld_u;
@@ -98,34 +134,44 @@ DI const uint8_t *in_tile(const in_params &p, int tile, int *planes)
     return p.w[m] + (size_t)(tile - first) * p.units * p.planes[m] * UNIT;
 }
 
-/* The sums of n tiles of a CTA, from slots that were requested before. */
-template <int SETS> DI void in_sums(const in_params &p, const uint8_t *slots, u32 bars, u32 phase, float *red, int first, int stride, int n)
+enum { IN_PAIR = 2 }; /* tiles side by side: their chains overlap, and the code stays short (it comes from memory, too) */
+
+/* The sums of n tiles of a CTA, from slots that were requested before; x: the first units' rows. */
+template <int SETS>
+DI void in_sums(const in_params &p, unit_rows<SETS, IN_UNITS> &x, const uint8_t *slots, u32 *scratch, u32 bars, u32 phase, float *red, int first, int stride, int n)
 {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const span s = span_of(p.units, warp);
-    float a[MAX_TB][SETS][2] = {};
-    for (int unit = s.lo; unit < s.hi; unit += IN_UNITS) {
-        unit_frags<SETS> f[IN_UNITS];
-        frags_load<SETS, IN_UNITS>(f, p.frag, p.ld_frag, p.n_rows, unit, s.hi, lane);
-        frags_sum<SETS, IN_UNITS>(f);
+    const size_t tile = (size_t)WARPS * p.slot;
+    const bool more = s.hi - s.lo > IN_UNITS;
+    unit_digits<SETS> f[IN_UNITS];
+    rows_digits<SETS, IN_UNITS>(f, x, p.n_rows, scratch, lane);
+#pragma unroll 1
+    for (int i = 0; i < n; i += IN_PAIR) {
+        const int pair = n - i < IN_PAIR ? n - i : IN_PAIR;
+        float a[IN_PAIR][SETS][2] = {};
+        for (int k = 0; k < pair && s.hi > s.lo; k++) bar_wait(bars + 8 * ((i + k) * WARPS + warp), phase);
+        for (int unit = s.lo; unit < s.hi; unit += IN_UNITS) {
+            const uint8_t *at = slots + i * tile + (size_t)warp * p.slot;
+            if (more) {
+                rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, p.n_rows, unit, s.hi, lane);
+                rows_digits<SETS, IN_UNITS>(f, x, p.n_rows, scratch, lane);
+            }
+            if (p.slot_unit == UNIT) {
+                units_mul<SETS, IN_PAIR, IN_UNITS>(a, at + (size_t)(unit - s.lo) * UNIT, tile, pair, 1, f, s.hi - unit, lane);
+                continue;
+            }
 #pragma unroll
-        for (int i = 0; i < MAX_TB; i++) {
-            if (i >= n) break;
-            if (unit == s.lo) bar_wait(bars + 8 * (i * WARPS + warp), phase);
-            const uint8_t *at = slots + (size_t)(i * WARPS + warp) * p.slot;
-            const bool two = p.slot_unit > UNIT && p.planes[part_of(p, first + i * stride)] == 2;
-            at += (size_t)(unit - s.lo) * (two ? 2 * UNIT : UNIT);
-#pragma unroll
-            for (int j = 0; j < IN_UNITS; j++) {
-                if (unit + j >= s.hi) break;
-                unit_mul<SETS>(a[i], at + j * (two ? 2 * UNIT : UNIT), f[j], lane);
-                if (two) unit_mul<SETS>(a[i], at + j * 2 * UNIT + UNIT, f[j], lane);
+            for (int k = 0; k < IN_PAIR; k++) { /* parts of 4 and of 8 bits */
+                if (k >= pair) break;
+                const int planes = p.planes[part_of(p, first + (i + k) * stride)];
+                units_mul<SETS, 1, IN_UNITS>(*(float(*)[1][SETS][2])a[k], at + k * tile + (size_t)(unit - s.lo) * planes * UNIT, 0, 1, planes, f, s.hi - unit, lane);
             }
         }
-    }
 #pragma unroll
-    for (int i = 0; i < MAX_TB; i++)
-        if (i < n) red_put<SETS>(red, p.tb, i, a[i], warp, lane);
+        for (int k = 0; k < IN_PAIR; k++)
+            if (k < pair) red_put<SETS>(red, p.tb, i + k, a[k], warp, lane);
+    }
 }
 
 DI void in_request(const in_params &p, const uint8_t *slots, u32 bars, int first, int stride, int n)
@@ -139,29 +185,27 @@ DI void in_request(const in_params &p, const uint8_t *slots, u32 bars, int first
     }
 }
 
-/* What one number's epilogue needs beside its sum, and can have before it: constants, and the convolution's history. */
+/*
+ * What one number's epilogue needs beside its sum, and can have before it: constants, and the convolution's history. It takes
+ * three trips to memory that depend on each other, so each is asked for at its own place in the kernel.
+ */
 struct in_early {
-    int part, row;
+    int part, row, seq;
     float4 c;       /* part 0: taps; 1: weight of the norm; 3: A_log, dt_bias */
-    float old[3];
-    float *history; /* of the channel */
+    float *history; /* of the channel; NULL: none */
     int first, n;   /* rows of the sequence */
+    float old[3];
 };
 
-template <bool ATTN> DI in_early early_of(const in_params &p, int tile, int r16, int r)
+template <bool ATTN> DI in_early early_row(const in_params &p, int tile, int r16, int r)
 {
     in_early e = {};
     e.part = part_of(p, tile);
     e.row = (tile - (e.part ? p.end[e.part - 1] : 0)) * 16 + r16;
     if (ATTN) return e;
     if (e.part == 0) {
-        const seq_view &q = p.ps->seq[p.seq_of[p.row0 + r]];
+        e.seq = p.seq_of[p.row0 + r];
         e.c = *(const float4 *)(p.conv + (size_t)e.row * 4);
-        e.history = q.conv + p.conv_at + e.row;
-        e.first = q.first - p.row0;
-        e.n = q.n;
-#pragma unroll
-        for (int j = 0; j < 3; j++) e.old[j] = e.history[(size_t)j * p.conv_dim];
     } else if (e.part == 1) {
         e.c.x = p.out_norm[e.row & (GDN_DIM - 1)];
     } else if (e.part == 3 && e.row < p.heads) {
@@ -169,6 +213,22 @@ template <bool ATTN> DI in_early early_of(const in_params &p, int tile, int r16,
         e.c.y = p.dt_bias[e.row];
     }
     return e;
+}
+
+template <bool ATTN> DI void early_seq(const in_params &p, in_early &e)
+{
+    if (ATTN || e.part) return;
+    const seq_view &q = p.ps->seq[e.seq];
+    e.history = q.conv + p.conv_at + e.row;
+    e.first = q.first - p.row0;
+    e.n = q.n;
+}
+
+template <bool ATTN> DI void early_history(const in_params &p, in_early &e)
+{
+    if (!ATTN && e.history)
+#pragma unroll
+        for (int j = 0; j < 3; j++) e.old[j] = e.history[(size_t)j * p.conv_dim];
 }
 
 /* Convolution of one channel of row r; xs has the channel's new inputs. keep: the state behind this row. */
@@ -207,14 +267,18 @@ DI void in_epilogue(const in_params &p, const float *red, float *xs, const float
         int r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
         xs[i] = red_sum<SETS>(red, p.tb, k, r, r16) * rms[r];
     }
-    if (!ATTN) __syncthreads(); /* a channel's neighbours in time */
+    if (!ATTN && p.n_rows > 1) __syncthreads(); /* a channel's neighbours in time */
     for (int base = 0; base < total; base += CTA) {
         const int i = base + threadIdx.x, r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
         float keep[3] = {0, 0, 0};
         bool last = false;
         if (i < total) {
             const int tile = first + k * stride;
-            if (base || !have_early) e = early_of<ATTN>(p, tile, r16, r);
+            if (base || !have_early) {
+                e = early_row<ATTN>(p, tile, r16, r);
+                early_seq<ATTN>(p, e);
+                early_history<ATTN>(p, e);
+            }
             float v = xs[i], *u = p.u + (size_t)r * p.ld_u;
             if (ATTN) u[(size_t)tile * 16 + r16] = e.part == 0 && (e.row & 256) ? sigmoidf(v) : v;
             else if (e.part == 0) u[e.row] = conv_channel(e, xs + (size_t)k * p.n_rows * 16 + r16, r, keep);
@@ -232,32 +296,35 @@ DI void in_epilogue(const in_params &p, const float *red, float *xs, const float
 template <int SETS, bool ATTN> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_in(const __grid_constant__ in_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(16) u32 scratch[WARPS][DIGIT_WORDS];
     __shared__ __align__(8) u64 bar[MAX_TB * WARPS];
     __shared__ float rms[DECODE_ROWS];
-    float *red = (float *)(sm + (size_t)p.tb * WARPS * p.slot), *xs = red + (size_t)WARPS * p.tb * 4 * SETS * 16;
+    float *red = (float *)(sm + (size_t)p.tb * WARPS * p.slot), *xs = red + (size_t)WARPS * p.tb * 2 * SETS * 16;
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, stride = gridDim.x;
     const u32 bars = smem_addr(bar);
+    const span s = span_of(p.units, warp);
     if (threadIdx.x < MAX_TB * WARPS) bar_init(bars + 8 * threadIdx.x, 1);
     bar_init_done();
     __syncthreads();
     pdl_launch();
-    const int stride = gridDim.x;
     for (int first = blockIdx.x, phase = 0; first < p.n_tiles; first += stride * p.tb, phase ^= 1) {
         const int left = (p.n_tiles - first + stride - 1) / stride, n = left < p.tb ? left : p.tb;
-        const bool start = first == (int)blockIdx.x;
+        const bool start = first == (int)blockIdx.x, early_thread = start && (int)threadIdx.x < n * p.n_rows * 16;
         float4 squares = make_float4(0, 0, 0, 0);
         in_early early = {};
+        unit_rows<SETS, IN_UNITS> x;
+        if (early_thread) early = early_row<ATTN>(p, first + (threadIdx.x >> 4) / p.n_rows * stride, threadIdx.x & 15, (threadIdx.x >> 4) % p.n_rows);
         in_request(p, sm, bars, first, stride, n);
-        if (start) {
-            const int i = threadIdx.x;
-            if (i < n * p.n_rows * 16) early = early_of<ATTN>(p, first + (i >> 4) / p.n_rows * stride, i & 15, (i >> 4) % p.n_rows);
-            pdl_wait();
-            squares = rms_request(p.ss, p.hidden / 16, p.n_rows, i >> 5, i & 31);
-        }
-        in_sums<SETS>(p, sm, bars, phase, red, first, stride, n);
-        if (start) rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, threadIdx.x >> 5, threadIdx.x & 31);
+        if (early_thread) early_seq<ATTN>(p, early);
+        if (start) pdl_wait();
+        rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, p.n_rows, s.lo, s.hi, lane);
+        if (start) squares = rms_request(p.ss, p.hidden / 16, p.n_rows, warp, lane);
+        if (early_thread) early_history<ATTN>(p, early);
+        in_sums<SETS>(p, x, sm, scratch[warp], bars, phase, red, first, stride, n);
+        if (start) rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
         __syncthreads();
         in_epilogue<SETS, ATTN>(p, red, xs, rms, early, first, stride, n, start);
-        __syncthreads();
+        if (first + stride * p.tb < p.n_tiles) __syncthreads();
     }
 }
 
@@ -266,8 +333,8 @@ template <int SETS, bool ATTN> __global__ void __launch_bounds__(CTA, SETS == 1 
 struct out_params {
     const uint8_t *w;
     int planes, units, slot;
-    const u16 *frag;
-    int ld_frag, n_rows;
+    const float *o;
+    int ld_o, n_rows;
     const float *o_ss; /* (rows, heads, 4), or NULL: no norm of heads */
     int heads;
     float eps;
@@ -285,8 +352,10 @@ DI float head_factor(const out_params &p, int row, int unit)
 template <int SETS> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_out(const __grid_constant__ out_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
+    enum { OUT_UNITS = SETS == 4 ? 2 : 4 }; /* places of 128 columns whose digits a warp holds */
+    __shared__ __align__(16) u32 scratch[WARPS][OUT_UNITS / 2 * DIGIT_WORDS];
     __shared__ __align__(8) u64 bar[WARPS];
-    __shared__ float red[WARPS * 4 * SETS * 16];
+    __shared__ float red[WARPS * 2 * SETS * 16];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, t = lane & 3;
     const u32 bars = smem_addr(bar);
     const span s = span_of(p.units, warp);
@@ -305,26 +374,33 @@ template <int SETS> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_
     const float x = in ? p.out.x[(size_t)r * p.out.hidden + k] : 0.0f;
     float a[SETS][2] = {};
     for (int unit = s.lo; unit < s.hi; unit += OUT_UNITS) {
-        unit_frags<SETS> f[OUT_UNITS];
+        unit_rows<SETS, OUT_UNITS> o;
+        unit_digits<SETS> f[OUT_UNITS];
         float c[OUT_UNITS][SETS];
-        frags_load<SETS, OUT_UNITS>(f, p.frag, p.ld_frag, p.n_rows, unit, s.hi, lane);
+        rows_load<SETS, OUT_UNITS>(o, p.o, p.ld_o, p.n_rows, unit, s.hi, lane);
 #pragma unroll
         for (int j = 0; j < OUT_UNITS; j++)
 #pragma unroll
-            for (int i = 0; i < SETS; i++) c[j][i] = head_factor(p, 4 * i + t, unit + j);
-        frags_sum<SETS, OUT_UNITS>(f);
+            for (int i = 0; i < SETS; i++) c[j][i] = head_factor(p, 2 * i + (t >> 1), unit + j);
+        rows_digits<SETS, OUT_UNITS>(f, o, p.n_rows, scratch[warp], lane);
         if (unit == s.lo) bar_wait(bars + 8 * warp, 0);
+        const uint8_t *at = slot + (size_t)(unit - s.lo) * p.planes * UNIT;
+        float b[OUT_UNITS][SETS][2] = {};
+        if (p.planes == 1 && unit + OUT_UNITS <= s.hi) { /* without a branch, as in units_mul */
 #pragma unroll
-        for (int j = 0; j < OUT_UNITS; j++) {
-            if (unit + j >= s.hi) break;
-            float b[SETS][2] = {};
-            for (int pl = 0; pl < p.planes; pl++) unit_mul<SETS>(b, slot + ((size_t)(unit + j - s.lo) * p.planes + pl) * UNIT, f[j], lane);
+            for (int j = 0; j < OUT_UNITS; j++) unit_mul<SETS>(b[j], at + j * UNIT, f[j], lane);
+        } else {
+#pragma unroll
+            for (int j = 0; j < OUT_UNITS; j++)
+                for (int pl = 0; pl < p.planes && unit + j < s.hi; pl++) unit_mul<SETS>(b[j], at + (j * p.planes + pl) * UNIT, f[j], lane);
+        }
+#pragma unroll
+        for (int j = 0; j < OUT_UNITS; j++)
 #pragma unroll
             for (int i = 0; i < SETS; i++) {
-                a[i][0] = fmaf(c[j][i], b[i][0], a[i][0]);
-                a[i][1] = fmaf(c[j][i], b[i][1], a[i][1]);
+                a[i][0] = fmaf(c[j][i], b[j][i][0], a[i][0]);
+                a[i][1] = fmaf(c[j][i], b[j][i][1], a[i][1]);
             }
-        }
     }
     red_put<SETS>(red, 1, 0, a, warp, lane);
     __syncthreads();
@@ -338,9 +414,8 @@ enum { HEAD_TB = 2 };
 struct head_params {
     const uint8_t *w;
     int planes, units, slot, n_tiles;
-    const u16 *frag;
-    const float *ss;
-    int ld_frag, hidden, n_rows, ld_logits;
+    const float *x, *ss;
+    int ld_x, hidden, n_rows, ld_logits;
     float eps;
     float *logits;
 };
@@ -355,8 +430,9 @@ DI void head_request(const head_params &p, const uint8_t *slots, u32 bars, int f
 template <int SETS> __global__ void __launch_bounds__(CTA, 2) k_head(const __grid_constant__ head_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(16) u32 scratch[WARPS][DIGIT_WORDS];
     __shared__ __align__(8) u64 bar[2 * HEAD_TB * WARPS];
-    __shared__ float red[WARPS * HEAD_TB * 4 * SETS * 16], rms[DECODE_ROWS];
+    __shared__ float reds[2][WARPS * HEAD_TB * 2 * SETS * 16], rms[DECODE_ROWS]; /* two, so that one barrier a round is enough */
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, step = (int)gridDim.x * HEAD_TB;
     const u32 bars = smem_addr(bar), half = 8 * HEAD_TB * WARPS;
     const size_t buffer = (size_t)HEAD_TB * WARPS * p.slot;
@@ -370,58 +446,54 @@ template <int SETS> __global__ void __launch_bounds__(CTA, 2) k_head(const __gri
         for (int b = 0; b < 2; b++) head_request(p, sm + b * buffer, bars + b * half, first + b * step, warp);
     pdl_wait();
     const float4 squares = rms_request(p.ss, p.hidden / 16, p.n_rows, warp, lane);
-    unit_frags<SETS> f[IN_UNITS];
-    frags_load<SETS, IN_UNITS>(f, p.frag, p.ld_frag, p.n_rows, s.lo, s.hi, lane);
-    frags_sum<SETS, IN_UNITS>(f);
+    unit_rows<SETS, IN_UNITS> x;
+    unit_digits<SETS> f[IN_UNITS];
+    rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, p.n_rows, s.lo, s.hi, lane);
+    rows_digits<SETS, IN_UNITS>(f, x, p.n_rows, scratch[warp], lane);
     rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
     const bool more = s.hi - s.lo > IN_UNITS;
     for (int it = 0; first < p.n_tiles; it++, first += step) {
         const int b = it & 1, n = p.n_tiles - first < HEAD_TB ? p.n_tiles - first : HEAD_TB;
         const uint8_t *slots = sm + b * buffer;
-        float a[HEAD_TB][SETS][2] = {};
+        float a[HEAD_TB][SETS][2] = {}, *red = reds[b];
         for (int unit = s.lo; unit < s.hi; unit += IN_UNITS) {
             if (more) {
-                frags_load<SETS, IN_UNITS>(f, p.frag, p.ld_frag, p.n_rows, unit, s.hi, lane);
-                frags_sum<SETS, IN_UNITS>(f);
+                rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, p.n_rows, unit, s.hi, lane);
+                rows_digits<SETS, IN_UNITS>(f, x, p.n_rows, scratch[warp], lane);
             }
-#pragma unroll
-            for (int i = 0; i < HEAD_TB; i++) {
-                if (i >= n) break;
-                if (unit == s.lo) bar_wait(bars + b * half + 8 * (i * WARPS + warp), (it >> 1) & 1);
-                const uint8_t *at = slots + (size_t)(i * WARPS + warp) * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT;
-#pragma unroll
-                for (int j = 0; j < IN_UNITS; j++) {
-                    if (unit + j >= s.hi) break;
-                    for (int pl = 0; pl < p.planes; pl++) unit_mul<SETS>(a[i], at + (j * p.planes + pl) * UNIT, f[j], lane);
-                }
-            }
+            if (unit == s.lo)
+                for (int i = 0; i < n; i++) bar_wait(bars + b * half + 8 * (i * WARPS + warp), (it >> 1) & 1);
+            units_mul<SETS, HEAD_TB, IN_UNITS>(a, slots + (size_t)warp * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT, (size_t)WARPS * p.slot, n, p.planes, f,
+                                               s.hi - unit, lane);
         }
 #pragma unroll
         for (int i = 0; i < HEAD_TB; i++) red_put<SETS>(red, HEAD_TB, i, a[i], warp, lane);
-        __syncthreads(); /* the buffer is read, too */
+        __syncwarp(); /* the warp has read its slots */
         if (lane == 0) head_request(p, slots, bars + b * half, first + 2 * step, warp);
+        __syncthreads();
         for (int i = threadIdx.x; i < n * p.n_rows * 16; i += CTA) {
             const int r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
             p.logits[(size_t)r * p.ld_logits + (size_t)(first + k) * 16 + r16] = red_sum<SETS>(red, HEAD_TB, k, r, r16) * rms[r];
         }
-        __syncthreads();
     }
 }
 
 /* ---- launching ---- */
 
-static int slot_bytes(int units, int planes)
-{
-    return (units + WARPS - 1) / WARPS * planes * UNIT;
-}
-
 static stream_out stream_of(struct cuda_backend *c, const struct row_group *g, const struct vector *norm)
 {
     struct workspace *ws = &c->ws;
     int hidden = c->base.shape.hidden;
-    stream_out o = {ws->x + (size_t)g->row0 * hidden, ws->frag_x + (size_t)g->row0 * 2 * ws->pad_hidden, ws->ss + (size_t)g->row0 * (hidden / 16),
-                    norm ? norm->data : NULL, hidden, 2 * ws->pad_hidden};
+    stream_out o = {ws->x + (size_t)g->row0 * hidden, ws->normed + (size_t)g->row0 * ws->pad_hidden, ws->ss + (size_t)g->row0 * (hidden / 16),
+                    norm ? norm->data : NULL, hidden, ws->pad_hidden};
     return o;
+}
+
+void decode_feed(struct cuda_backend *c)
+{
+    struct workspace *ws = &c->ws;
+    launch(c, k_feed, dim3(1), 32, 0, c->requests, c->requests_read, ws->id, ws->pos, ws->seq_of, ws->pass, c->nowhere, shape_recurrent_floats(&c->base.shape));
+    c->first_launch = true; /* kernels read these rows before they wait for their predecessor */
 }
 
 void decode_embed(struct cuda_backend *c, const struct matrix *table, const struct vector *norm)
@@ -432,13 +504,13 @@ void decode_embed(struct cuda_backend *c, const struct matrix *table, const stru
     launch(c, k_embed, dim3((unsigned)all.n), CTA, 0, p);
 }
 
-void decode_frag(struct cuda_backend *c, const int32_t *rows, const struct vector *norm, int n, u16 *frag, float *ss)
+void decode_weigh(struct cuda_backend *c, const int32_t *rows, const struct vector *norm, int n, float *normed, float *ss)
 {
-    stream_out o = {NULL, frag, ss, norm->data, c->base.shape.hidden, 2 * c->ws.pad_hidden};
-    frag_rows list = {};
+    stream_out o = {NULL, normed, ss, norm->data, c->base.shape.hidden, c->ws.pad_hidden};
+    norm_rows list = {};
     list.all = !rows;
     for (int i = 0; rows && i < n; i++) list.row[i] = rows[i];
-    launch(c, k_frag, dim3((unsigned)n), CTA, 0, (const float *)c->ws.x, list, o);
+    launch(c, k_weigh, dim3((unsigned)n), CTA, 0, (const float *)c->ws.x, list, o);
 }
 
 struct in_matrices {
@@ -462,9 +534,9 @@ static in_params in_of(struct cuda_backend *c, const struct in_matrices *a, cons
         if (slot > p.slot) p.slot = slot;
         if (m->planes * UNIT > p.slot_unit) p.slot_unit = m->planes * UNIT;
     }
-    p.frag = ws->frag_x + (size_t)g->row0 * 2 * ws->pad_hidden;
+    p.x = ws->normed + (size_t)g->row0 * ws->pad_hidden;
     p.ss = ws->ss + (size_t)g->row0 * (hidden / 16);
-    p.ld_frag = 2 * ws->pad_hidden;
+    p.ld_x = ws->pad_hidden;
     p.hidden = hidden;
     p.n_rows = g->n;
     p.eps = c->base.shape.rms_eps;
@@ -475,13 +547,14 @@ static in_params in_of(struct cuda_backend *c, const struct in_matrices *a, cons
 
 template <bool ATTN> static void launch_in(struct cuda_backend *c, in_params p)
 {
-    int grid = p.n_tiles < c->n_sms ? p.n_tiles : c->n_sms, sets = p.n_rows > 4 ? 2 : 1;
+    int grid = p.n_tiles < c->n_sms ? p.n_tiles : c->n_sms, sets = row_sets(p.n_rows);
     p.tb = (p.n_tiles + grid - 1) / grid;
     if (p.tb > MAX_TB) p.tb = MAX_TB;
-    size_t tile = (size_t)WARPS * p.slot + (size_t)WARPS * 4 * sets * 16 * 4 + (size_t)p.n_rows * 16 * 4;
-    while (p.tb > 1 && tile * p.tb > 220 * 1024) p.tb--;
+    size_t tile = (size_t)WARPS * p.slot + (size_t)WARPS * 2 * sets * 16 * 4 + (size_t)p.n_rows * 16 * 4;
+    while (p.tb > 1 && tile * p.tb > 212 * 1024) p.tb--;
     if (sets == 1) launch(c, k_in<1, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
-    else launch(c, k_in<2, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
+    else if (sets == 2) launch(c, k_in<2, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
+    else launch(c, k_in<4, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
 }
 
 void decode_gdn_in(struct cuda_backend *c, const struct gdn_weights *w)
@@ -513,7 +586,8 @@ void decode_attn_in(struct cuda_backend *c, const struct attn_weights *w, int in
     int n = decode_groups(c->batch, groups);
     struct in_matrices a = {{w->q, w->k, w->v}, 3};
     for (int i = 0; i < n; i++) launch_in<true>(c, in_of(c, &a, &groups[i]));
-    decode_attn_append(c, w, index);
+    c->attn = w;
+    if (!c->states.kv_bf16) decode_attn_append(c, index);
 }
 
 static void launch_out(struct cuda_backend *c, const struct matrix *m, bool norm_heads, const struct vector *next)
@@ -523,12 +597,13 @@ static void launch_out(struct cuda_backend *c, const struct matrix *m, bool norm
     int n = decode_groups(c->batch, groups), heads = c->base.shape.n_gdn_v_heads;
     for (int i = 0; i < n; i++) {
         const struct row_group *g = &groups[i];
-        out_params p = {m->data, m->planes, m->units, slot_bytes(m->units, m->planes), ws->frag_o + (size_t)g->row0 * 2 * ws->pad_mix,
-                        2 * ws->pad_mix, g->n, norm_heads ? ws->o_ss + (size_t)g->row0 * heads * 4 : NULL, heads, c->base.shape.rms_eps,
+        out_params p = {m->data, m->planes, m->units, slot_bytes(m->units, m->planes), ws->mix + (size_t)g->row0 * ws->pad_mix,
+                        ws->pad_mix, g->n, norm_heads ? ws->o_ss + (size_t)g->row0 * heads * 4 : NULL, heads, c->base.shape.rms_eps,
                         stream_of(c, g, next)};
         size_t shared = (size_t)WARPS * p.slot;
-        if (g->n <= 4) launch(c, k_out<1>, dim3((unsigned)m->tiles), CTA, shared, p);
-        else launch(c, k_out<2>, dim3((unsigned)m->tiles), CTA, shared, p);
+        if (row_sets(g->n) == 1) launch(c, k_out<1>, dim3((unsigned)m->tiles), CTA, shared, p);
+        else if (row_sets(g->n) == 2) launch(c, k_out<2>, dim3((unsigned)m->tiles), CTA, shared, p);
+        else launch(c, k_out<4>, dim3((unsigned)m->tiles), CTA, shared, p);
     }
 }
 
@@ -542,14 +617,15 @@ void decode_attn_out(struct cuda_backend *c, const struct attn_weights *w, const
     launch_out(c, w->o, false, next);
 }
 
-void decode_head(struct cuda_backend *c, const struct matrix *head, const u16 *frag, const float *ss, int n, float *logits)
+void decode_head(struct cuda_backend *c, const struct matrix *head, const float *x, const float *ss, int n, float *logits)
 {
     struct workspace *ws = &c->ws;
-    head_params p = {head->data, head->planes, head->units, slot_bytes(head->units, head->planes), head->tiles, frag, ss, 2 * ws->pad_hidden,
+    head_params p = {head->data, head->planes, head->units, slot_bytes(head->units, head->planes), head->tiles, x, ss, ws->pad_hidden,
                      c->base.shape.hidden, n, ws->ld_logits, c->base.shape.rms_eps, logits};
     size_t shared = (size_t)2 * HEAD_TB * WARPS * p.slot;
     int grid = (head->tiles + HEAD_TB - 1) / HEAD_TB;
     if (grid > 2 * c->n_sms) grid = 2 * c->n_sms;
-    if (n <= 4) launch(c, k_head<1>, dim3((unsigned)grid), CTA, shared, p);
-    else launch(c, k_head<2>, dim3((unsigned)grid), CTA, shared, p);
+    if (row_sets(n) == 1) launch(c, k_head<1>, dim3((unsigned)grid), CTA, shared, p);
+    else if (row_sets(n) == 2) launch(c, k_head<2>, dim3((unsigned)grid), CTA, shared, p);
+    else launch(c, k_head<4>, dim3((unsigned)grid), CTA, shared, p);
 }

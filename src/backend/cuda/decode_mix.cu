@@ -9,10 +9,9 @@ struct gdn_params {
     const pass *ps;
     int seq0, row0;
     size_t state_at; /* floats from a sequence's recurrent state to the layer's */
-    int k_heads, v_heads, conv_dim, ld_u, ld_frag;
+    int k_heads, v_heads, conv_dim, ld_u, ld_o;
     const float *u, *gates;
-    u16 *frag_o;
-    float *o_ss;
+    float *o, *o_ss;
 };
 
 /* q and k of one row, of length 1 (q: times 1/sqrt(128)); one warp. Returns their product. */
@@ -26,6 +25,18 @@ DI float unit_qk(const float *u, int k_heads, int head, float *q_out, float *k_o
     *(float4 *)(q_out + 4 * lane) = make_float4(q.x * rq, q.y * rq, q.z * rq, q.w * rq);
     *(float4 *)(k_out + 4 * lane) = make_float4(k.x * rk, k.y * rk, k.z * rk, k.w * rk);
     return kq * rq * rk;
+}
+
+/* What one column of a head takes from a row beside q and k. */
+struct gdn_row {
+    float v, z, beta, decay;
+};
+
+DI gdn_row gdn_row_of(const gdn_params &p, int row, int head, int col)
+{
+    const float *u = p.u + (size_t)row * p.ld_u, *gates = p.gates + (size_t)row * 2 * p.v_heads;
+    gdn_row r = {u[(2 * p.k_heads + head) * GDN_DIM + col], u[p.conv_dim + head * GDN_DIM + col], gates[head], gates[p.v_heads + head]};
+    return r;
 }
 
 /* Block: a quarter of the value columns of one head of one sequence; eight lanes share a column, in registers. */
@@ -42,6 +53,7 @@ __global__ void __launch_bounds__(CTA) k_gdn_step(const __grid_constant__ gdn_pa
 #pragma unroll
     for (int i = 0; i < 4; i++) S[i] = *(const float4 *)(state + 32 * i);
     pdl_wait();
+    gdn_row next = gdn_row_of(p, first, head, col);
     if (warp < n) {
         float d = unit_qk(p.u + (size_t)(first + warp) * p.ld_u, p.k_heads, head / (p.v_heads / p.k_heads), sq[warp], sk[warp], lane);
         if (lane == 0) kq[warp] = d;
@@ -49,9 +61,8 @@ __global__ void __launch_bounds__(CTA) k_gdn_step(const __grid_constant__ gdn_pa
     __syncthreads();
     for (int j = 0; j < n; j++) {
         const int row = first + j;
-        const float *u = p.u + (size_t)row * p.ld_u, *gates = p.gates + (size_t)row * 2 * p.v_heads;
-        const float v = u[(2 * p.k_heads + head) * GDN_DIM + col], z = u[p.conv_dim + head * GDN_DIM + col];
-        const float beta = gates[head], g = gates[p.v_heads + head];
+        const float v = next.v, z = next.z, beta = next.beta, g = next.decay;
+        if (j + 1 < n) next = gdn_row_of(p, row + 1, head, col);
         float a = 0, b = 0;
         float4 k[4];
 #pragma unroll
@@ -74,7 +85,7 @@ __global__ void __launch_bounds__(CTA) k_gdn_step(const __grid_constant__ gdn_pa
             S[i].z = fmaf(g, S[i].z, e * k[i].z);
             S[i].w = fmaf(g, S[i].w, e * k[i].w);
         }
-        if (li == 0) frag_put(p.frag_o + (size_t)row * p.ld_frag, head * GDN_DIM + col, o * z);
+        if (li == 0) p.o[(size_t)row * p.ld_o + head * GDN_DIM + col] = o * z;
         float w = o * o;
         w += __shfl_xor_sync(~0u, w, 8);
         w += __shfl_xor_sync(~0u, w, 16);
@@ -100,8 +111,8 @@ void decode_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int ind
     for (int i = 0; i < n; i++) {
         size_t r = (size_t)groups[i].row0;
         gdn_params p = {ws->pass, groups[i].seq0, groups[i].row0, (size_t)index * heads * GDN_DIM * GDN_DIM, s->n_gdn_k_heads, heads,
-                        shape_conv_dim(s), ws->ld_u, 2 * ws->pad_mix, ws->u + r * ws->ld_u, ws->gates + r * 2 * heads,
-                        ws->frag_o + r * 2 * ws->pad_mix, ws->o_ss + r * heads * 4};
+                        shape_conv_dim(s), ws->ld_u, ws->pad_mix, ws->u + r * ws->ld_u, ws->gates + r * 2 * heads,
+                        ws->mix + r * ws->pad_mix, ws->o_ss + r * heads * 4};
         launch(c, k_gdn_step, dim3((unsigned)heads * 4, (unsigned)groups[i].n_seqs), CTA, 0, p);
     }
 }
@@ -111,7 +122,7 @@ void decode_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int ind
 struct attn_params {
     const pass *ps;
     const int32_t *pos, *seq_of;
-    const uint8_t *region;
+    uint8_t *region;
     size_t page_bytes, layer_at; /* bytes from a page's start to the layer's first head */
     size_t head_bytes;
     int n_q, n_kv, ld_u;
@@ -119,8 +130,8 @@ struct attn_params {
     const float *rotary, *q_norm, *k_norm;
     float eps;
     float *part, *part_ms;
-    u16 *frag_o;
-    int ld_frag;
+    float *o;
+    int ld_o;
 };
 
 /* Norm and rotation of 256 numbers of one head by a warp: lane has 4*lane+i and 128+4*lane+i. */
@@ -140,37 +151,32 @@ DI void norm_rope(float (&x)[8], const float *w, const float *rotary, float eps,
     }
 }
 
-DI void kv_store(uint8_t *page, int p, int d, bool v, float x, bool bf16)
+/* A head's 256 numbers as norm_rope has them. */
+DI void load_head(float (&x)[8], const float *u, int lane)
 {
-    if (bf16) *(u16 *)(page + 2 * (size_t)kv_at(p, d, v)) = f_bf(x);
-    else *(float *)(page + 4 * ((size_t)p * HEAD_DIM + d)) = x;
+#pragma unroll
+    for (int i = 0; i < 8; i++) x[i] = u[(i >> 2) * 128 + 4 * lane + (i & 3)];
 }
 
-/* A warp a head: queries are normed, turned and scaled in place; keys and values go to their page. */
-template <bool BF16> __global__ void k_append(const __grid_constant__ attn_params p)
+/* fp32 pages. A warp a head: queries are normed, turned and scaled in place; keys and values go to their page. */
+__global__ void k_append(const __grid_constant__ attn_params p)
 {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, head = blockIdx.x * WARPS + warp, r = blockIdx.y;
     pdl_launch();
     pdl_wait();
     if (head >= p.n_q + 2 * p.n_kv) return;
     const bool query = head < p.n_q, value = head >= p.n_q + p.n_kv;
-    const int kv = (head - p.n_q) % p.n_kv;
+    const int kv = (head - p.n_q) % p.n_kv, pos = p.pos[r];
     float *u = p.u + (size_t)r * p.ld_u + (query ? head * 512 : p.n_q * 512 + (head - p.n_q) * HEAD_DIM), x[8];
-#pragma unroll
-    for (int i = 0; i < 8; i++) x[i] = u[(i >> 2) * 128 + 4 * lane + (i & 3)];
+    load_head(x, u, lane);
     if (!value) norm_rope(x, query ? p.q_norm : p.k_norm, p.rotary + (size_t)r * ROTARY_DIM, p.eps, lane);
-    const int pos = p.pos[r];
-    uint8_t *page = NULL;
+    float *out = u;
     if (!query) {
         const seq_view &s = p.ps->seq[p.seq_of[r]];
-        page = (uint8_t *)p.region + (size_t)s.pages[pos / GRID] * p.page_bytes + p.layer_at + (2 * kv + (value ? 1 : 0)) * p.head_bytes;
+        out = (float *)(p.region + (size_t)s.pages[pos / GRID] * p.page_bytes + p.layer_at + (2 * kv + (value ? 1 : 0)) * p.head_bytes) + (pos % GRID) * HEAD_DIM;
     }
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const int d = (i >> 2) * 128 + 4 * lane + (i & 3);
-        if (query) u[d] = x[i] * 0.0625f;
-        else kv_store(page, pos % GRID, d, value, x[i], BF16);
-    }
+    for (int i = 0; i < 8; i++) out[(i >> 2) * 128 + 4 * lane + (i & 3)] = query ? x[i] * 0.0625f : x[i];
 }
 
 /* How the pages of a row are dealt to parts: by the row's own position and nothing else. */
@@ -271,14 +277,43 @@ DI void page_values(const split_smem &m, const uint8_t *v, float (&o)[2][4], int
         }
 }
 
-DI void load_queries(split_smem &m, const attn_params &p, int r, int kv, int warp, int lane)
+/* A warp's query head: normed, turned, scaled, in two parts. */
+DI void load_query(split_smem &m, const attn_params &p, int r, int kv, int warp, int lane)
 {
-    const float *q = p.u + (size_t)r * p.ld_u + (size_t)(kv * 8 + warp) * 512;
-    for (int d = lane; d < HEAD_DIM; d += 32) {
-        const float x = q[d];
-        const u16 hi = f_bf(x);
+    float x[8];
+    load_head(x, p.u + (size_t)r * p.ld_u + (size_t)(kv * 8 + warp) * 512, lane);
+    norm_rope(x, p.q_norm, p.rotary + (size_t)r * ROTARY_DIM, p.eps, lane);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const int d = (i >> 2) * 128 + 4 * lane + (i & 3);
+        const float q = x[i] * 0.0625f;
+        const u16 hi = f_bf(q);
         m.q[0][warp][d] = hi;
-        m.q[1][warp][d] = f_bf(x - bf_f(hi));
+        m.q[1][warp][d] = f_bf(q - bf_f(hi));
+    }
+}
+
+/*
+ * The pass's own keys and values, which no earlier kernel has put into the page: every row puts what it needs into its copy,
+ * and its own into the page itself. A warp takes the key or the value of a row in turn.
+ */
+DI void page_append(const attn_params &p, const seq_view &s, uint8_t *copy, int page, int kv, int r, int warp, int lane)
+{
+    for (int item = warp; item < 2 * (r - s.first + 1); item += WARPS) {
+        const int row = s.first + item / 2, pos = p.pos[row];
+        const bool value = item & 1;
+        if (pos / GRID != page) continue;
+        uint8_t *own = p.region + (size_t)s.pages[page] * p.page_bytes + p.layer_at + (size_t)(2 * kv + value) * KV_HEAD;
+        float x[8];
+        load_head(x, p.u + (size_t)row * p.ld_u + p.n_q * 512 + (value ? p.n_kv + kv : kv) * HEAD_DIM, lane);
+        if (!value) norm_rope(x, p.k_norm, p.rotary + (size_t)row * ROTARY_DIM, p.eps, lane);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int at = 2 * kv_at(pos % GRID, (i >> 2) * 128 + 4 * lane + (i & 3), value);
+            const u16 v = f_bf(x[i]);
+            *(u16 *)(copy + (value ? KV_HEAD : 0) + at) = v;
+            if (row == r) *(u16 *)(own + at) = v;
+        }
     }
 }
 
@@ -306,17 +341,21 @@ __global__ void __launch_bounds__(CTA) k_attn_part(const __grid_constant__ attn_
     __syncthreads();
     pdl_wait();
     if (threadIdx.x == 0) {
-        asm volatile("fence.proxy.async;" ::: "memory"); /* keys and values were stored by threads */
+        asm volatile("fence.proxy.async;" ::: "memory"); /* keys and values were stored by threads, of passes before */
         for (int i = 0; i < 2 && lo + i < hi; i++)
             if (lo + i >= old) page_request(p, s, lo + i, kv, buffers + i * 2 * KV_HEAD, bars + 8 * i);
     }
-    load_queries(m, p, r, kv, warp, lane);
+    load_query(m, p, r, kv, warp, lane);
     __syncthreads();
     float max = -INFINITY, sum = 0, o[2][4] = {};
     for (int i = lo; i < hi; i++) {
         const int b = (i - lo) & 1;
         uint8_t *page = buffers + b * 2 * KV_HEAD;
         bar_wait(bars + 8 * b, ((i - lo) >> 1) & 1);
+        if (i >= old) {
+            page_append(p, s, page, i, kv, r, warp, lane);
+            __syncthreads();
+        }
         page_scores(m, page, warp, lane);
         __syncthreads();
         page_softmax(m, warp, pos + 1 - i * GRID, max, sum, lane);
@@ -366,7 +405,7 @@ __global__ void __launch_bounds__(CTA) k_attn_join(const __grid_constant__ attn_
     __syncthreads();
     if (group) return;
     o = ((acc[0][threadIdx.x] + acc[1][threadIdx.x]) + (acc[2][threadIdx.x] + acc[3][threadIdx.x])) / total;
-    frag_put(p.frag_o + (size_t)r * p.ld_frag, head * HEAD_DIM + d, o * p.u[(size_t)r * p.ld_u + head * 512 + HEAD_DIM + d]);
+    p.o[(size_t)r * p.ld_o + head * HEAD_DIM + d] = o * p.u[(size_t)r * p.ld_u + head * 512 + HEAD_DIM + d];
 }
 
 /* fp32 pages, the plain way: eight warps take keys in turn; block: one query head of one row. */
@@ -406,7 +445,7 @@ __global__ void __launch_bounds__(CTA) k_attn_f32(const __grid_constant__ attn_p
         total += f * ms[w][1];
         x = fmaf(f, acc[w][threadIdx.x], x);
     }
-    frag_put(p.frag_o + (size_t)r * p.ld_frag, head * HEAD_DIM + threadIdx.x, x / total * u[HEAD_DIM + threadIdx.x]);
+    p.o[(size_t)r * p.ld_o + head * HEAD_DIM + threadIdx.x] = x / total * u[HEAD_DIM + threadIdx.x];
 }
 
 static attn_params attn_of(struct cuda_backend *c, int index)
@@ -426,22 +465,20 @@ static attn_params attn_of(struct cuda_backend *c, int index)
     p.ld_u = ws->ld_u;
     p.u = ws->u;
     p.rotary = ws->rotary;
+    p.q_norm = c->attn->q_norm->data;
+    p.k_norm = c->attn->k_norm->data;
     p.eps = s->rms_eps;
     p.part = ws->part;
     p.part_ms = ws->part_ms;
-    p.frag_o = ws->frag_o;
-    p.ld_frag = 2 * ws->pad_mix;
+    p.o = ws->mix;
+    p.ld_o = ws->pad_mix;
     return p;
 }
 
-void decode_attn_append(struct cuda_backend *c, const struct attn_weights *w, int index)
+void decode_attn_append(struct cuda_backend *c, int index)
 {
     attn_params p = attn_of(c, index);
-    p.q_norm = w->q_norm->data;
-    p.k_norm = w->k_norm->data;
-    dim3 grid((unsigned)(p.n_q + 2 * p.n_kv + WARPS - 1) / WARPS, (unsigned)c->batch->n_rows);
-    if (c->states.kv_bf16) launch(c, k_append<true>, grid, CTA, 0, p);
-    else launch(c, k_append<false>, grid, CTA, 0, p);
+    launch(c, k_append, dim3((unsigned)(p.n_q + 2 * p.n_kv + WARPS - 1) / WARPS, (unsigned)c->batch->n_rows), CTA, 0, p);
 }
 
 void decode_attn_mix(struct cuda_backend *c, int index)

@@ -2,7 +2,7 @@
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/gemv.cuh"
 
-/* Places of 128 columns whose fragments a warp holds at once: of the hidden width, of an expert's inner width. */
+/* Places of 128 columns whose digits a warp holds at once: of the hidden width, of an expert's inner width. */
 enum { MOE_UNITS = 2, DOWN_UNITS = 4 };
 
 /* ---- router, shared gate, shared gate and up ---- */
@@ -11,12 +11,11 @@ struct route_params {
     const uint8_t *router, *shared_gate, *gate, *up;
     int router_planes, sgate_planes, planes; /* planes: of gate and up */
     int router_tiles, shared_tiles, units, slot;
-    const u16 *frag;
+    const float *x; /* times the norm's weight */
     const float *ss;
-    int ld_frag, hidden, n_rows, n_experts, ld_experts, ld_shared;
+    int ld_x, hidden, n_rows, n_experts, ld_experts, ld_shared;
     float eps;
-    float *router_out, *shared_out;
-    u16 *frag_shared;
+    float *router_out, *shared_out, *inner_shared;
 };
 
 /* A block's job: one tile of the router or the shared gate, or a pair of tiles of gate and up. */
@@ -55,7 +54,7 @@ template <int SETS> DI void route_epilogue(const route_params &p, const float *r
             if (r16 == 0) p.shared_out[r] = sigmoidf(v);
         } else {
             const float up = red_sum<SETS>(red, 2, 1, r, r16) * rms[r];
-            frag_put(p.frag_shared + (size_t)r * p.ld_shared, (block - p.router_tiles - 1) * 16 + r16, siluf(v) * up);
+            p.inner_shared[(size_t)r * p.ld_shared + (block - p.router_tiles - 1) * 16 + r16] = siluf(v) * up;
         }
     }
 }
@@ -63,8 +62,9 @@ template <int SETS> DI void route_epilogue(const route_params &p, const float *r
 template <int SETS> __global__ void __launch_bounds__(CTA) k_route(const __grid_constant__ route_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(16) u32 scratch[WARPS][DIGIT_WORDS];
     __shared__ __align__(8) u64 bar[2 * WARPS];
-    __shared__ float red[WARPS * 2 * 4 * SETS * 16], rms[DECODE_ROWS];
+    __shared__ float red[WARPS * 2 * 2 * SETS * 16], rms[DECODE_ROWS];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const u32 bars = smem_addr(bar) + 16 * warp;
     const route_job job = route_job_of(p, blockIdx.x);
@@ -82,20 +82,13 @@ template <int SETS> __global__ void __launch_bounds__(CTA) k_route(const __grid_
     const float4 squares = rms_request(p.ss, p.hidden / 16, p.n_rows, warp, lane);
     float a[2][SETS][2] = {};
     for (int unit = s.lo; unit < s.hi; unit += MOE_UNITS) {
-        unit_frags<SETS> f[MOE_UNITS];
-        frags_load<SETS, MOE_UNITS>(f, p.frag, p.ld_frag, p.n_rows, unit, s.hi, lane);
-        frags_sum<SETS, MOE_UNITS>(f);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            if (i >= job.n) break;
-            if (unit == s.lo) bar_wait(bars + 8 * i, 0);
-#pragma unroll
-            for (int j = 0; j < MOE_UNITS; j++) {
-                if (unit + j >= s.hi) break;
-                for (int pl = 0; pl < job.planes; pl++)
-                    unit_mul<SETS>(a[i], slots + (size_t)i * p.slot + ((size_t)(unit + j - s.lo) * job.planes + pl) * UNIT, f[j], lane);
-            }
-        }
+        unit_rows<SETS, MOE_UNITS> x;
+        unit_digits<SETS> f[MOE_UNITS];
+        rows_load<SETS, MOE_UNITS>(x, p.x, p.ld_x, p.n_rows, unit, s.hi, lane);
+        rows_digits<SETS, MOE_UNITS>(f, x, p.n_rows, scratch[warp], lane);
+        if (unit == s.lo)
+            for (int i = 0; i < job.n; i++) bar_wait(bars + 8 * i, 0);
+        units_mul<SETS, 2, MOE_UNITS>(a, slots + (size_t)(unit - s.lo) * job.planes * UNIT, (size_t)p.slot, job.n, job.planes, f, s.hi - unit, lane);
     }
     rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
     red_put<SETS>(red, 2, 0, a[0], warp, lane);
@@ -110,16 +103,15 @@ struct expert_params {
     const uint8_t *gate, *up, *down, *shared_down;
     size_t gate_expert, down_expert; /* bytes of an expert */
     int planes, down_planes, shared_planes;
-    int units, down_units, shared_units, slot, down_slot, shared_slot;
+    int tiles, units, down_units, shared_units, slot, down_slot, shared_slot;
     const float *router;
     int n_experts, ld_experts, hidden;
     float eps;
-    const u16 *frag;
+    const float *x; /* times the norm's weight */
     const float *ss;
-    int ld_frag, ld_inner, ld_shared;
-    u16 *frag_inner;
-    const u16 *frag_shared;
-    const float *shared_gate;
+    int ld_x, ld_inner, ld_shared;
+    float *inner;   /* (rows, 8, ld_inner) by rank */
+    const float *inner_shared, *shared_gate;
     stream_out out;
 };
 
@@ -129,22 +121,31 @@ enum { RANKS = 2 }; /* ranks of one block */
 __global__ void __launch_bounds__(CTA, 2) k_expert_in(const __grid_constant__ expert_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(16) u32 scratch[WARPS][DIGIT_WORDS];
     __shared__ __align__(8) u64 bar[2 * RANKS * WARPS];
-    __shared__ float red[WARPS * 2 * RANKS * 4 * 16], rms, weight[TOP];
+    __shared__ float red[WARPS * 2 * RANKS * 2 * 16], rms, weight[TOP];
     __shared__ int top[TOP];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, rank = blockIdx.y * RANKS, r = blockIdx.z;
     const u32 bars = smem_addr(bar) + 16 * RANKS * warp;
     const span s = span_of(p.units, warp);
     uint8_t *slots = sm + (size_t)warp * 2 * RANKS * p.slot;
+    if (tile >= p.tiles) {
+        /* Keeps its multiprocessor from taking two blocks of the next kernel, which would leave no room for the one after that. */
+        pdl_wait();
+        pdl_launch();
+        __nanosleep(2500);
+        return;
+    }
     if (lane == 0) {
         for (int i = 0; i < 2 * RANKS; i++) bar_init(bars + 8 * i, 1);
         bar_init_done();
     }
     pdl_wait();
     pdl_launch(); /* only now, so that the sum of experts may read the router before it waits */
-    unit_frags<1> f[MOE_UNITS];
-    const u16 *row = p.frag + (size_t)r * p.ld_frag;
-    frags_load<1, MOE_UNITS>(f, row, p.ld_frag, 1, s.lo, s.hi, lane);
+    unit_rows<1, MOE_UNITS> x;
+    unit_digits<1> f[MOE_UNITS];
+    const float *row = p.x + (size_t)r * p.ld_x;
+    rows_load<1, MOE_UNITS>(x, row, p.ld_x, 1, s.lo, s.hi, lane);
     const float4 squares = rms_request(p.ss + (size_t)r * (p.hidden / 16), p.hidden / 16, 1, warp, lane);
     if (warp == WARPS - 1) top_experts(p.router + (size_t)r * p.ld_experts, p.n_experts, top, weight, lane);
     __syncthreads();
@@ -155,55 +156,53 @@ __global__ void __launch_bounds__(CTA, 2) k_expert_in(const __grid_constant__ ex
             span_load(p.up + at, p.planes, s, slots + (2 * i + 1) * p.slot, bars + 16 * i + 8);
         }
     rms_finish(&rms, squares, p.ss + (size_t)r * (p.hidden / 16), p.hidden / 16, 1, p.hidden, p.eps, warp, lane);
-    float a[2 * RANKS][1][2] = {};
-    for (int unit = s.lo; unit < s.hi; unit += MOE_UNITS) {
-        if (unit > s.lo) frags_load<1, MOE_UNITS>(f, row, p.ld_frag, 1, unit, s.hi, lane);
-        frags_sum<1, MOE_UNITS>(f);
-#pragma unroll
-        for (int i = 0; i < 2 * RANKS; i++) {
-            if (unit == s.lo) bar_wait(bars + 8 * i, 0);
-#pragma unroll
-            for (int j = 0; j < MOE_UNITS; j++) {
-                if (unit + j >= s.hi) break;
-                for (int pl = 0; pl < p.planes; pl++)
-                    unit_mul<1>(a[i], slots + (size_t)i * p.slot + ((size_t)(unit + j - s.lo) * p.planes + pl) * UNIT, f[j], lane);
+    const bool more = s.hi - s.lo > MOE_UNITS;
+    rows_digits<1, MOE_UNITS>(f, x, 1, scratch[warp], lane);
+#pragma unroll 1
+    for (int i = 0; i < RANKS; i++) {
+        float a[2][1][2] = {};
+        for (int k = 0; k < 2 && s.hi > s.lo; k++) bar_wait(bars + 16 * i + 8 * k, 0);
+        for (int unit = s.lo; unit < s.hi; unit += MOE_UNITS) {
+            if (more) {
+                rows_load<1, MOE_UNITS>(x, row, p.ld_x, 1, unit, s.hi, lane);
+                rows_digits<1, MOE_UNITS>(f, x, 1, scratch[warp], lane);
             }
+            units_mul<1, 2, MOE_UNITS>(a, slots + (size_t)2 * i * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT, (size_t)p.slot, 2, p.planes, f, s.hi - unit, lane);
         }
+        red_put<1>(red, 2 * RANKS, 2 * i, a[0], warp, lane);
+        red_put<1>(red, 2 * RANKS, 2 * i + 1, a[1], warp, lane);
     }
-#pragma unroll
-    for (int i = 0; i < 2 * RANKS; i++) red_put<1>(red, 2 * RANKS, i, a[i], warp, lane);
     __syncthreads();
     if (threadIdx.x < 16 * RANKS) {
         const int i = threadIdx.x >> 4, r16 = threadIdx.x & 15;
         const float g = red_sum<1>(red, 2 * RANKS, 2 * i, 0, r16) * rms, u = red_sum<1>(red, 2 * RANKS, 2 * i + 1, 0, r16) * rms;
-        frag_put(p.frag_inner + ((size_t)r * TOP + rank + i) * p.ld_inner, tile * 16 + r16, siluf(g) * u);
+        p.inner[((size_t)r * TOP + rank + i) * p.ld_inner + tile * 16 + r16] = siluf(g) * u;
     }
 }
 
-/* a += c * (units lo, lo + step, … of one matrix over one row); f has the first of them already. */
-template <int MAXU> DI void down_part(float (&a)[1][2], unit_frags<1> (&f)[MAXU], const uint8_t *slot, int planes, int units, const u16 *frag, float c, u32 bar, int lane)
+/* a += c * (the units of one matrix over one row); rows has the first of them already. */
+template <int MAXU>
+DI void down_part(float (&a)[1][2], unit_rows<1, MAXU> &rows, const uint8_t *slot, int planes, int units, const float *x, float c, u32 bar, u32 *scratch, int lane)
 {
-    float b[1][2] = {};
+    float b[1][1][2] = {};
     for (int unit = 0; unit < units; unit += MAXU) {
-        if (unit) frags_load<1, MAXU>(f, frag, 0, 1, unit, units, lane);
-        frags_sum<1, MAXU>(f);
+        unit_digits<1> f[MAXU];
+        if (unit) rows_load<1, MAXU>(rows, x, 0, 1, unit, units, lane);
+        rows_digits<1, MAXU>(f, rows, 1, scratch, lane);
         if (unit == 0) bar_wait(bar, 0);
-#pragma unroll
-        for (int j = 0; j < MAXU; j++) {
-            if (unit + j >= units) break;
-            for (int pl = 0; pl < planes; pl++) unit_mul<1>(b, slot + ((size_t)(unit + j) * planes + pl) * UNIT, f[j], lane);
-        }
+        units_mul<1, 1, MAXU>(b, slot + (size_t)unit * planes * UNIT, 0, 1, planes, f, units - unit, lane);
     }
-    a[0][0] = fmaf(c, b[0][0], a[0][0]);
-    a[0][1] = fmaf(c, b[0][1], a[0][1]);
+    a[0][0] = fmaf(c, b[0][0][0], a[0][0]);
+    a[0][1] = fmaf(c, b[0][0][1], a[0][1]);
 }
 
 /* x += chosen experts by weight + shared expert, for 16 columns of one row; a warp for each rank. */
 __global__ void __launch_bounds__(CTA, 2) k_expert_out(const __grid_constant__ expert_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
+    __shared__ __align__(16) u32 scratch[WARPS][DOWN_UNITS / 2 * DIGIT_WORDS];
     __shared__ __align__(8) u64 bar[2 * WARPS];
-    __shared__ float red[WARPS * 4 * 16], weight[TOP];
+    __shared__ float red[WARPS * 2 * 16], weight[TOP];
     __shared__ int top[TOP];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, r = blockIdx.y;
     const u32 bars = smem_addr(bar) + 16 * warp;
@@ -226,14 +225,15 @@ __global__ void __launch_bounds__(CTA, 2) k_expert_out(const __grid_constant__ e
         span_load(p.down + (size_t)top[warp] * p.down_expert + (size_t)tile * p.down_units * p.down_planes * UNIT, p.down_planes, all, slot, bars);
     }
     pdl_wait();
-    const u16 *inner = p.frag_inner + ((size_t)r * TOP + warp) * p.ld_inner, *shared = p.frag_shared + (size_t)r * p.ld_shared + sh.lo * 256;
-    unit_frags<1> f[DOWN_UNITS], g[1];
-    frags_load<1, DOWN_UNITS>(f, inner, 0, 1, 0, p.down_units, lane);
-    frags_load<1, 1>(g, shared, 0, 1, 0, sh.hi - sh.lo, lane);
+    const float *inner = p.inner + ((size_t)r * TOP + warp) * p.ld_inner, *shared = p.inner_shared + (size_t)r * p.ld_shared + sh.lo * UNIT_COLS;
+    unit_rows<1, DOWN_UNITS> chosen;
+    unit_rows<1, 1> always;
+    rows_load<1, DOWN_UNITS>(chosen, inner, 0, 1, 0, p.down_units, lane);
+    rows_load<1, 1>(always, shared, 0, 1, 0, sh.hi - sh.lo, lane);
     const float x = p.out.x[(size_t)r * p.out.hidden + k], gate = p.shared_gate[r];
     float a[1][2] = {};
-    down_part<DOWN_UNITS>(a, f, slot, p.down_planes, p.down_units, inner, weight[warp], bars, lane);
-    if (sh.hi > sh.lo) down_part<1>(a, g, shared_slot, p.shared_planes, sh.hi - sh.lo, shared, gate, bars + 8, lane);
+    down_part<DOWN_UNITS>(a, chosen, slot, p.down_planes, p.down_units, inner, weight[warp], bars, scratch[warp], lane);
+    if (sh.hi > sh.lo) down_part<1>(a, always, shared_slot, p.shared_planes, sh.hi - sh.lo, shared, gate, bars + 8, scratch[warp], lane);
     red_put<1>(red, 1, 0, a, warp, lane);
     __syncthreads();
     if (threadIdx.x < 32) {
@@ -243,11 +243,6 @@ __global__ void __launch_bounds__(CTA, 2) k_expert_out(const __grid_constant__ e
 }
 
 /* ---- launching ---- */
-
-static int slot_bytes(int units, int planes)
-{
-    return (units + WARPS - 1) / WARPS * planes * UNIT;
-}
 
 void decode_moe_route(struct cuda_backend *c, const struct moe_weights *w)
 {
@@ -261,12 +256,13 @@ void decode_moe_route(struct cuda_backend *c, const struct moe_weights *w)
         size_t r = (size_t)groups[i].row0;
         route_params p = {w->router->data, w->shared_gate->data, w->shared_gate_proj->data, w->shared_up->data, w->router->planes,
                           w->shared_gate->planes, w->shared_up->planes, w->router->tiles, w->shared_up->tiles, w->router->units,
-                          slot_bytes(w->router->units, planes), ws->frag_x + r * 2 * ws->pad_hidden, ws->ss + r * (s->hidden / 16), 2 * ws->pad_hidden,
-                          s->hidden, groups[i].n, s->n_experts, ws->ld_experts, 2 * ws->pad_shared, s->rms_eps, ws->router + r * ws->ld_experts,
-                          ws->shared_gate + r, ws->frag_shared + r * 2 * ws->pad_shared};
+                          slot_bytes(w->router->units, planes), ws->normed + r * ws->pad_hidden, ws->ss + r * (s->hidden / 16), ws->pad_hidden,
+                          s->hidden, groups[i].n, s->n_experts, ws->ld_experts, ws->pad_shared, s->rms_eps, ws->router + r * ws->ld_experts,
+                          ws->shared_gate + r, ws->inner_shared + r * ws->pad_shared};
         dim3 grid((unsigned)(p.router_tiles + 1 + p.shared_tiles));
-        if (p.n_rows <= 4) launch(c, k_route<1>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
-        else launch(c, k_route<2>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
+        if (row_sets(p.n_rows) == 1) launch(c, k_route<1>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
+        else if (row_sets(p.n_rows) == 2) launch(c, k_route<2>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
+        else launch(c, k_route<4>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
     }
 }
 
@@ -285,6 +281,7 @@ void decode_moe_experts(struct cuda_backend *c, const struct moe_weights *w, con
     p.planes = w->gate->planes;
     p.down_planes = w->down->planes;
     p.shared_planes = w->shared_down->planes;
+    p.tiles = w->gate->tiles;
     p.units = w->gate->units;
     p.down_units = w->down->units;
     p.shared_units = w->shared_down->units;
@@ -296,15 +293,16 @@ void decode_moe_experts(struct cuda_backend *c, const struct moe_weights *w, con
     p.ld_experts = ws->ld_experts;
     p.hidden = s->hidden;
     p.eps = s->rms_eps;
-    p.frag = ws->frag_x;
+    p.x = ws->normed;
     p.ss = ws->ss;
-    p.ld_frag = 2 * ws->pad_hidden;
-    p.ld_inner = 2 * ws->pad_expert;
-    p.ld_shared = 2 * ws->pad_shared;
-    p.frag_inner = ws->frag_inner;
-    p.frag_shared = ws->frag_shared;
+    p.ld_x = ws->pad_hidden;
+    p.ld_inner = ws->pad_expert;
+    p.ld_shared = ws->pad_shared;
+    p.inner = ws->inner_experts;
+    p.inner_shared = ws->inner_shared;
     p.shared_gate = ws->shared_gate;
-    launch(c, k_expert_in, dim3((unsigned)w->gate->tiles, TOP / RANKS, rows), CTA, (size_t)2 * RANKS * WARPS * p.slot, p);
-    p.out = {ws->x, ws->frag_x, ws->ss, next ? next->data : NULL, s->hidden, 2 * ws->pad_hidden};
+    int spare = c->n_sms - p.tiles * (TOP / RANKS) * (int)rows, fill = spare > 0 ? spare / (TOP / RANKS) : 0;
+    launch(c, k_expert_in, dim3((unsigned)(p.tiles + fill), TOP / RANKS, rows), CTA, (size_t)2 * RANKS * WARPS * p.slot, p);
+    p.out = {ws->x, ws->normed, ws->ss, next ? next->data : NULL, s->hidden, ws->pad_hidden};
     launch(c, k_expert_out, dim3((unsigned)w->down->tiles, rows), CTA, (size_t)WARPS * (p.down_slot + p.shared_slot), p);
 }

@@ -46,6 +46,30 @@ struct vector {
     size_t n;
 };
 
+/* What a pass chose for a sequence, in host memory; the serial comes last. */
+struct pick_result {
+    int32_t id, bad_id;
+    float bad;
+    int32_t stopped;
+    uint32_t serial;
+};
+
+enum { PICK_RING = 4 };
+#define PICK_SEEN 0x80000000u /* in pick_state.seen: in prompt or output; the rest counts the output */
+
+/* How a sequence's tokens are chosen, and the last one; in device memory (pick.cu). */
+struct pick_state {
+    double temperature, top_p, min_p, repetition, presence, frequency;
+    u64 seed, step;
+    int top_k, n_tokens, n_bias, n_stop, counting;
+    int32_t stop[PICK_STOPS];
+    const struct logit_bias *bias; /* rising ids */
+    u32 *seen;                     /* (n_tokens) when counting */
+    pick_result *results;          /* host; (PICK_RING) */
+    u32 serial, picks;             /* results are numbered serial + 1, … */
+    int32_t next, halted;          /* halted: the last was a stop, and nothing follows it by itself */
+};
+
 struct state_pool {
     const struct model_shape *shape; /* borrowed */
     bool kv_bf16;
@@ -64,6 +88,11 @@ struct seq {
     int length;
     float *recurrent;        /* owned, device; (n_linear, n_gdn_v_heads, v 128, k 128), then the convolution (n_linear, 3, conv_dim) */
     float *conv;
+    pick_state *pick;        /* owned, device; NULL until pick_rules */
+    u32 *seen;               /* owned, device */
+    struct logit_bias *bias; /* owned, device */
+    pick_result *results;    /* owned, host, pinned */
+    u32 serial, launched, taken; /* passes that choose, picks that were taken since pick_rules */
 };
 
 struct border {
@@ -77,11 +106,25 @@ struct border {
 struct seq_view {
     float *recurrent, *conv;
     const int32_t *pages;
-    int first, n; /* rows of the batch */
+    pick_state *pick; /* NULL: the pass does not choose */
+    int first, n;     /* rows of the batch */
 };
 struct pass {
     int n_rows, n_seqs;
     struct seq_view seq[MAX_SEQS];
+};
+
+/* A decode pass that is a graph, as the host asks for it: in host memory, in a ring, since passes may wait in the stream. */
+struct pass_request {
+    int n_rows, n_seqs;
+    int32_t id[DECODE_ROWS]; /* or ID_CHOSEN */
+    int32_t pos[DECODE_ROWS], seq_of[DECODE_ROWS];
+    struct seq_view seq[DECODE_ROWS];
+};
+enum { REQUESTS = 8 };
+struct pass_requests {
+    struct pass_request ring[REQUESTS];
+    u32 done; /* passes whose request was read */
 };
 
 /* Intermediates. Decode rows are kept apart from prefill rows: other formats. */
@@ -91,19 +134,19 @@ struct workspace {
     float *rotary;        /* (max_rows, 64) cosines, sines */
     float *x;             /* (max_rows, hidden) residual stream */
     /* decode */
-    u16 *frag_x;          /* (MAX_DECODE, pad(hidden)) x times the next norm's weight */
+    float *normed;        /* (MAX_DECODE, pad(hidden)) x times the next norm's weight */
     float *ss;            /* (MAX_DECODE, hidden / 16) sums of squares of x */
     float *u;             /* (MAX_DECODE, ld_u) projections after their nonlinearity */
     float *gates;         /* (MAX_DECODE, 2 * n_gdn_v_heads) beta, then decay */
-    u16 *frag_o;          /* (MAX_DECODE, pad(mix dim)) input of the output projection */
+    float *mix;           /* (MAX_DECODE, pad(mix dim)) input of the output projection */
     float *o_ss;          /* (MAX_DECODE, n_gdn_v_heads, 4) sums of squares of o */
     float *part, *part_ms; /* (MAX_DECODE, n_q_heads, MAX_SPLITS, 256) and (…, 2): attention by parts */
     float *router;        /* (MAX_DECODE, ld_experts) */
     float *shared_gate;   /* (MAX_DECODE) */
-    u16 *frag_shared;     /* (MAX_DECODE, pad(shared_dim)) */
-    u16 *frag_inner;      /* (MAX_DECODE, 8, pad(expert_dim)) */
+    float *inner_shared;  /* (MAX_DECODE, pad(shared_dim)) */
+    float *inner_experts; /* (MAX_DECODE, 8, pad(expert_dim)) */
     float *logits;        /* (max_logits, ld_logits) */
-    u16 *frag_head;       /* (DECODE_ROWS, pad(hidden)), for the head after prefill */
+    float *normed_head;   /* (DECODE_ROWS, pad(hidden)), for the head after prefill */
     float *ss_head;       /* (DECODE_ROWS, hidden / 16) */
     /* prefill */
     u16 *norm;            /* (max_rows, pad(hidden)) fp16, permuted */
@@ -162,11 +205,16 @@ struct cuda_backend {
     uint8_t *staging[2];         /* pinned */
     uint8_t *device_staging[2];
     cudaEvent_t staged[2];
-    struct captured graphs[DECODE_ROWS + 1][DECODE_ROWS + 1]; /* by rows and sequences; every row with logits */
+    struct captured graphs[2][DECODE_ROWS + 1][DECODE_ROWS + 1]; /* by whether it chooses, rows and sequences; every row with logits */
+    struct pass_requests *requests; /* pinned */
+    u32 n_requests;
+    u32 *requests_read;          /* device; how many were */
+    float *nowhere;              /* device; takes the state of passes behind a stop; NULL until one can be */
     /* A decode step whose epilogue needs the weight of the next norm waits here until the next step names it. */
     enum pending_step pending;
     const void *pending_weights; /* borrowed */
-    bool frag_stale;             /* x was written without its fragments */
+    const struct attn_weights *attn; /* borrowed; of the attention layer that is under way */
+    bool normed_stale;           /* x was written without its product with a norm's weight */
 };
 
 static inline struct cuda_backend *cuda_of(struct backend *be)
@@ -195,7 +243,7 @@ static void launch(struct cuda_backend *c, void (*kernel)(P...), dim3 grid, int 
     cfg.attrs = attr;
     cfg.numAttrs = c->first_launch ? 0 : 1;
     c->first_launch = false;
-    if (shared > 48 * 1024) cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (shared > 16 * 1024) cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     cudaError_t e = cudaLaunchKernelEx(&cfg, kernel, static_cast<P>(args)...);
     if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
 }
@@ -223,6 +271,13 @@ lily_status cuda_border_export(struct backend *be, const struct border *b, int p
 lily_status cuda_border_import(struct backend *be, int length, const struct border *base, int n_shared, const struct border_source *src,
                                struct border **out, struct lily_err *err);
 
+/* pick.cu: tokens chosen on the card */
+lily_status picks_init(struct cuda_backend *c, struct lily_err *err);
+lily_status cuda_pick_rules(struct backend *be, struct seq *s, const struct pick_rules *r, struct lily_err *err);
+lily_status cuda_pick_take(struct backend *be, struct seq *s, struct pick *out, struct lily_err *err);
+void decode_pick(struct cuda_backend *c); /* for every row of the pass, from its logits */
+void picks_forget(struct seq *s);
+
 /* workspace.cu */
 lily_status workspace_new(struct workspace *ws, const struct model_shape *s, int max_rows, struct lily_err *err);
 void workspace_free(struct workspace *ws);
@@ -244,20 +299,21 @@ struct row_group {
     int row0, n, seq0, n_seqs;
 };
 int decode_groups(const struct batch *b, struct row_group *out); /* at most MAX_DECODE groups; -1: a sequence has too many rows */
+void decode_feed(struct cuda_backend *c); /* the oldest request of the ring that was not read */
 void decode_embed(struct cuda_backend *c, const struct matrix *table, const struct vector *norm);
 void decode_gdn_in(struct cuda_backend *c, const struct gdn_weights *w);
 void decode_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int index);
 void decode_gdn_out(struct cuda_backend *c, const struct gdn_weights *w, const struct vector *next);
 void decode_attn_in(struct cuda_backend *c, const struct attn_weights *w, int index);
-void decode_attn_append(struct cuda_backend *c, const struct attn_weights *w, int index);
+void decode_attn_append(struct cuda_backend *c, int index);
 void decode_attn_mix(struct cuda_backend *c, int index);
 void decode_attn_out(struct cuda_backend *c, const struct attn_weights *w, const struct vector *next);
 void decode_moe_route(struct cuda_backend *c, const struct moe_weights *w);
 void decode_moe_experts(struct cuda_backend *c, const struct moe_weights *w, const struct vector *next);
-/* logits[i] of rows whose fragments lie at frag; n <= DECODE_ROWS. */
-void decode_head(struct cuda_backend *c, const struct matrix *head, const u16 *frag, const float *ss, int n, float *logits);
-/* Fragments and sums of squares of n rows of x, for a norm; rows (at most DECODE_ROWS numbers) picks them, NULL: the first n. */
-void decode_frag(struct cuda_backend *c, const int32_t *rows, const struct vector *norm, int n, u16 *frag, float *ss);
+/* logits[i] of rows that lie at x, times the norm's weight; n <= DECODE_ROWS. */
+void decode_head(struct cuda_backend *c, const struct matrix *head, const float *x, const float *ss, int n, float *logits);
+/* n rows of x times a norm's weight, and their sums of squares; rows (at most DECODE_ROWS numbers) picks them, NULL: the first n. */
+void decode_weigh(struct cuda_backend *c, const int32_t *rows, const struct vector *norm, int n, float *normed, float *ss);
 
 /* Bytes of ws.chunks for 64 rows. */
 size_t prefill_gdn_chunk_bytes(const struct model_shape *s);

@@ -15,10 +15,17 @@ int decode_groups(const struct batch *b, struct row_group *out)
     return n;
 }
 
-static bool fits(const struct batch *b)
+static bool can_choose(const struct cuda_backend *c, const struct batch *b)
+{
+    bool ok = b->phase == PHASE_DECODE && b->n_rows == b->n_seqs && b->n_rows <= c->base.limits.max_chosen && !c->base.watched;
+    for (int i = 0; ok && i < b->n_seqs; i++) ok = b->seqs[i].seq->pick != NULL;
+    return ok;
+}
+
+static bool fits(const struct cuda_backend *c, const struct batch *b)
 {
     struct row_group groups[MAX_DECODE];
-    if (b->n_seqs > MAX_SEQS) return false;
+    if (b->n_seqs > MAX_SEQS || (b->choose && !can_choose(c, b))) return false;
     return b->phase == PHASE_PREFILL || (b->n_rows <= MAX_DECODE && decode_groups(b, groups) >= 0);
 }
 
@@ -37,7 +44,7 @@ static void fill_rows(struct cuda_backend *c, const struct batch *b)
     p->n_seqs = b->n_seqs;
     for (int i = 0; i < b->n_seqs; i++) {
         const struct seq *s = b->seqs[i].seq;
-        p->seq[i] = (struct seq_view){s->recurrent, s->conv, s->device_pages, row, b->seqs[i].n};
+        p->seq[i] = (struct seq_view){s->recurrent, s->conv, s->device_pages, NULL, row, b->seqs[i].n};
         for (int t = 0; t < b->seqs[i].n; t++, row++) {
             id[row] = b->ids[row];
             pos[row] = s->length + t;
@@ -46,11 +53,42 @@ static void fill_rows(struct cuda_backend *c, const struct batch *b)
     }
 }
 
+/* The next place in the ring of requests; waits until the card has read what was there. */
+static struct pass_request *next_request(struct cuda_backend *c)
+{
+    const volatile u32 *done = &c->requests->done;
+    while (c->n_requests - *done >= REQUESTS)
+        if (cudaStreamQuery(c->stream) != cudaErrorNotReady && c->n_requests - *done >= REQUESTS) return NULL;
+    return &c->requests->ring[c->n_requests++ % REQUESTS];
+}
+
+static void fill_request(struct cuda_backend *c, const struct batch *b)
+{
+    struct pass_request *q = next_request(c);
+    if (!q) {
+        c->error = cudaErrorUnknown;
+        return;
+    }
+    int row = 0;
+    q->n_rows = b->n_rows;
+    q->n_seqs = b->n_seqs;
+    for (int i = 0; i < b->n_seqs; i++) {
+        struct seq *s = b->seqs[i].seq;
+        q->seq[i] = (struct seq_view){s->recurrent, s->conv, s->device_pages, b->choose ? s->pick : NULL, row, b->seqs[i].n};
+        for (int t = 0; t < b->seqs[i].n; t++, row++) {
+            q->id[row] = b->ids[row];
+            q->pos[row] = s->length + t;
+            q->seq_of[row] = i;
+        }
+    }
+    __sync_synchronize();
+}
+
 static struct captured *graph_of(struct cuda_backend *c, const struct batch *b)
 {
     struct row_group groups[MAX_DECODE];
-    if (b->phase != PHASE_DECODE || c->base.watched || b->n_rows > DECODE_ROWS || b->n_logits != b->n_rows) return NULL;
-    return decode_groups(b, groups) == 1 ? &c->graphs[b->n_rows][b->n_seqs] : NULL;
+    if (b->phase != PHASE_DECODE || c->base.watched || b->n_rows > DECODE_ROWS || (!b->choose && b->n_logits != b->n_rows)) return NULL;
+    return decode_groups(b, groups) == 1 ? &c->graphs[b->choose][b->n_rows][b->n_seqs] : NULL;
 }
 
 void pass_begin(struct backend *be, const struct batch *batch)
@@ -59,25 +97,28 @@ void pass_begin(struct backend *be, const struct batch *batch)
     struct workspace *ws = &c->ws;
     cudaSetDevice(c->device);
     c->batch = batch;
-    c->error = fits(batch) ? cudaSuccess : cudaErrorInvalidValue;
+    c->error = fits(c, batch) ? cudaSuccess : cudaErrorInvalidValue;
     c->gdn_seen = 0;
     c->pending = PENDING_NONE;
-    c->frag_stale = false;
+    c->normed_stale = false;
     c->first_launch = true;
     c->mode = PASS_EAGER;
     if (c->error != cudaSuccess) {
         c->mode = PASS_REPLAY; /* the steps launch nothing; the end says why */
         return;
     }
-    fill_rows(c, batch);
-    cudaError_t sent = cudaMemcpyAsync(ws->id, c->host_rows, ws->rows_bytes, cudaMemcpyHostToDevice, c->stream);
-    if (sent != cudaSuccess) c->error = sent;
     struct captured *g = graph_of(c, batch);
-    if (!g) return;
-    c->mode = g->exec ? PASS_REPLAY : PASS_CAPTURE;
+    if (!g) {
+        fill_rows(c, batch);
+        c->error = cudaMemcpyAsync(ws->id, c->host_rows, ws->rows_bytes, cudaMemcpyHostToDevice, c->stream);
+        return;
+    }
+    fill_request(c, batch);
+    c->mode = g->exec || c->error != cudaSuccess ? PASS_REPLAY : PASS_CAPTURE;
     if (c->mode == PASS_CAPTURE) {
         cudaError_t e = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal);
         if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
+        decode_feed(c);
     }
 }
 
@@ -88,8 +129,8 @@ static void head_of_rows(struct cuda_backend *c, const struct vector *norm, cons
     const struct batch *b = c->batch;
     for (int i = 0; i < b->n_logits; i += DECODE_ROWS) {
         int n = b->n_logits - i < DECODE_ROWS ? b->n_logits - i : DECODE_ROWS;
-        decode_frag(c, b->logit_rows + i, norm, n, ws->frag_head, ws->ss_head);
-        decode_head(c, head, ws->frag_head, ws->ss_head, n, ws->logits);
+        decode_weigh(c, b->logit_rows + i, norm, n, ws->normed_head, ws->ss_head);
+        decode_head(c, head, ws->normed_head, ws->ss_head, n, ws->logits);
         cudaError_t e = cudaMemcpyAsync(b->logits + (size_t)i * ws->ld_logits, ws->logits, (size_t)n * ws->ld_logits * sizeof(float),
                                         cudaMemcpyDeviceToHost, c->stream);
         if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
@@ -102,7 +143,8 @@ void pass_head(struct cuda_backend *c, const struct vector *norm, const struct m
     struct workspace *ws = &c->ws;
     if (c->mode == PASS_CAPTURE) {
         decode_flush(c, norm);
-        decode_head(c, head, ws->frag_x, ws->ss, c->batch->n_rows, ws->logits);
+        decode_head(c, head, ws->normed, ws->ss, c->batch->n_rows, ws->logits);
+        if (c->batch->choose) decode_pick(c);
         return;
     }
     if (c->batch->phase == PHASE_DECODE) decode_flush(c, NULL);
@@ -120,7 +162,7 @@ static void finish_graph(struct cuda_backend *c)
         if (graph) cudaGraphDestroy(graph);
     }
     if (e == cudaSuccess && c->error == cudaSuccess) e = cudaGraphLaunch(g->exec, c->stream);
-    if (e == cudaSuccess && c->error == cudaSuccess && c->batch->logits)
+    if (e == cudaSuccess && c->error == cudaSuccess && c->batch->logits && !c->batch->choose)
         e = cudaMemcpyAsync(c->host_logits, c->ws.logits, (size_t)c->batch->n_logits * c->ws.ld_logits * sizeof(float), cudaMemcpyDeviceToHost, c->stream);
     if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
 }
@@ -129,20 +171,23 @@ lily_status pass_end(struct backend *be, struct lily_err *err)
 {
     struct cuda_backend *c = cuda_of(be);
     const struct batch *b = c->batch;
-    if (!fits(b)) {
+    if (!fits(c, b)) {
         c->batch = NULL;
         LILY_FAIL(err, LILY_ERR_UNSUPPORTED, "a batch of %d rows and %d sequences: CUDA decodes at most %d rows, %d of one sequence, and reads %d sequences",
                   b->n_rows, b->n_seqs, MAX_DECODE, DECODE_ROWS, MAX_SEQS);
     }
     if (b->phase == PHASE_DECODE) decode_flush(c, NULL);
     if (c->mode != PASS_EAGER) finish_graph(c);
-    cudaError_t e = cudaStreamSynchronize(c->stream);
+    cudaError_t e = b->choose ? cudaSuccess : cudaStreamSynchronize(c->stream);
     if (c->error == cudaSuccess) c->error = e;
-    if (c->error == cudaSuccess && c->mode != PASS_EAGER && b->logits)
+    if (c->error == cudaSuccess && c->mode != PASS_EAGER && b->logits && !b->choose)
         memcpy(b->logits, c->host_logits, (size_t)b->n_logits * c->ws.ld_logits * sizeof(float));
     c->batch = NULL;
     if (c->error != cudaSuccess) return cuda_failed(c->error, "a pass", err);
-    for (int i = 0; i < b->n_seqs; i++) b->seqs[i].seq->length += b->seqs[i].n;
+    for (int i = 0; i < b->n_seqs; i++) {
+        b->seqs[i].seq->length += b->seqs[i].n;
+        b->seqs[i].seq->launched += b->choose;
+    }
     return LILY_OK;
 }
 
@@ -158,7 +203,7 @@ void pass_read_hidden(struct backend *be, float *out)
 
 void pass_graphs_free(struct cuda_backend *c)
 {
-    for (int i = 0; i <= DECODE_ROWS; i++)
-        for (int j = 0; j <= DECODE_ROWS; j++)
-            if (c->graphs[i][j].exec) cudaGraphExecDestroy(c->graphs[i][j].exec);
+    struct captured *all = &c->graphs[0][0][0];
+    for (size_t i = 0; i < sizeof c->graphs / sizeof *all; i++)
+        if (all[i].exec) cudaGraphExecDestroy(all[i].exec);
 }

@@ -105,6 +105,7 @@ void cuda_seq_free(struct backend *be, struct seq *s)
     cudaStreamSynchronize(cuda_of(be)->stream);
     pages_unref(s->pool, s->pages, s->n_pages);
     free_fixed(s->pool, s->recurrent);
+    picks_forget(s);
     cudaFree(s->device_pages);
     free(s->pages);
     free(s);

@@ -28,15 +28,15 @@ void decode_flush(struct cuda_backend *c, const struct vector *next_norm)
     if (step == PENDING_GDN_OUT) decode_gdn_out(c, (const struct gdn_weights *)w, next_norm);
     if (step == PENDING_ATTN_OUT) decode_attn_out(c, (const struct attn_weights *)w, next_norm);
     if (step == PENDING_EXPERTS) decode_moe_experts(c, (const struct moe_weights *)w, next_norm);
-    if (step != PENDING_NONE) c->frag_stale = !next_norm;
+    if (step != PENDING_NONE) c->normed_stale = !next_norm;
 }
 
-/* The fragments of all rows for this norm are there when it returns. */
-static void need_frags(struct cuda_backend *c, const struct vector *norm)
+/* All rows times this norm's weight are there when it returns. */
+static void need_normed(struct cuda_backend *c, const struct vector *norm)
 {
     decode_flush(c, norm);
-    if (c->frag_stale) decode_frag(c, NULL, norm, c->batch->n_rows, c->ws.frag_x, c->ws.ss);
-    c->frag_stale = false;
+    if (c->normed_stale) decode_weigh(c, NULL, norm, c->batch->n_rows, c->ws.normed, c->ws.ss);
+    c->normed_stale = false;
 }
 
 static void embed(struct backend *be, const struct matrix *table)
@@ -55,7 +55,7 @@ static void gdn_in(struct backend *be, const struct gdn_weights *w)
         prefill_gdn_in(c, w);
         return;
     }
-    need_frags(c, w->norm);
+    need_normed(c, w->norm);
     decode_gdn_in(c, w);
 }
 
@@ -84,7 +84,7 @@ static void attn_in(struct backend *be, const struct attn_weights *w, int index)
         prefill_attn_in(c, w, index);
         return;
     }
-    need_frags(c, w->norm);
+    need_normed(c, w->norm);
     decode_attn_in(c, w, index);
 }
 
@@ -112,7 +112,7 @@ static void moe_route(struct backend *be, const struct moe_weights *w)
         prefill_moe_route(c, w);
         return;
     }
-    need_frags(c, w->norm);
+    need_normed(c, w->norm);
     decode_moe_route(c, w);
 }
 

@@ -17,20 +17,20 @@ template <typename T> static void carve(struct carver *c, T **out, size_t n)
 static void carve_decode(struct workspace *ws, const struct model_shape *s, struct carver *c)
 {
     size_t n = MAX_DECODE, heads = (size_t)s->n_gdn_v_heads;
-    carve(c, &ws->frag_x, n * 2 * (size_t)ws->pad_hidden);
+    carve(c, &ws->normed, n * (size_t)ws->pad_hidden);
     carve(c, &ws->ss, n * (size_t)s->hidden / 16);
     carve(c, &ws->u, n * (size_t)ws->ld_u);
     carve(c, &ws->gates, n * 2 * heads);
-    carve(c, &ws->frag_o, n * 2 * (size_t)ws->pad_mix);
+    carve(c, &ws->mix, n * (size_t)ws->pad_mix);
     carve(c, &ws->o_ss, n * heads * 4);
     carve(c, &ws->part, n * (size_t)s->n_q_heads * MAX_SPLITS * HEAD_DIM);
     carve(c, &ws->part_ms, n * (size_t)s->n_q_heads * MAX_SPLITS * 2);
     carve(c, &ws->router, n * (size_t)ws->ld_experts);
     carve(c, &ws->shared_gate, n);
-    carve(c, &ws->frag_shared, n * 2 * (size_t)ws->pad_shared);
-    carve(c, &ws->frag_inner, n * TOP * 2 * (size_t)ws->pad_expert);
+    carve(c, &ws->inner_shared, n * (size_t)ws->pad_shared);
+    carve(c, &ws->inner_experts, n * TOP * (size_t)ws->pad_expert);
     carve(c, &ws->logits, (size_t)DECODE_ROWS * (size_t)ws->ld_logits);
-    carve(c, &ws->frag_head, (size_t)DECODE_ROWS * 2 * (size_t)ws->pad_hidden);
+    carve(c, &ws->normed_head, (size_t)DECODE_ROWS * (size_t)ws->pad_hidden);
     carve(c, &ws->ss_head, (size_t)DECODE_ROWS * (size_t)s->hidden / 16);
 }
 

@@ -1,5 +1,5 @@
 /*
- * The generation loop over a scripted session: this program brings its own session_step and session_logits, whose logits
+ * The generation loop over a scripted session: this program brings its own session_pick and session_feed, whose logits
  * always point at the next token of a script. The tokenizer is the tiny checkpoint's.
  */
 #include "../testing.h"
@@ -17,29 +17,40 @@ struct session {
     int n_fed, ctx;
     bool broken;    /* logits without a number */
     bool fails;     /* the device fails at the third step */
+    bool last_fed;  /* nothing was to be fed behind the last token */
+    struct sampler *sampler;
     float *logits;
     int n_tokens;
 };
 
-float *session_logits(struct session *s)
+static float *logits_of(struct session *s)
 {
     for (int i = 0; i < s->n_tokens; i++) s->logits[i] = s->broken ? NAN : 0;
     if (!s->broken && s->at < s->script.n) s->logits[s->script.data[s->at]] = 9;
     return s->logits;
 }
 
-lily_status session_step(struct session *s, int32_t id, struct lily_err *err)
+void session_answer(struct session *s, struct sampler *sampler, const int32_t *eos, int n_eos)
 {
+    (void)eos;
+    (void)n_eos;
+    s->sampler = sampler;
+}
+
+lily_status session_pick(struct session *s, int32_t *id, struct lily_err *err)
+{
+    return sampler_pick_sound(s->sampler, logits_of(s), s->n_fed, id, err);
+}
+
+lily_status session_feed(struct session *s, int32_t id, bool goes_on, struct lily_err *err)
+{
+    if (s->last_fed) fail_msg("a token was fed behind one that was said to be the last");
     if (s->n_fed >= s->ctx) LILY_FAIL(err, LILY_ERR_LIMIT, "full");
     if (s->fails && s->n_fed == 2) LILY_FAIL(err, LILY_ERR_DEVICE, "the device burns");
     s->fed[s->n_fed++] = id;
+    s->last_fed = !goes_on;
     s->at++;
     return LILY_OK;
-}
-
-int session_length(const struct session *s)
-{
-    return s->n_fed;
 }
 
 static struct tokenizer *tokenizer;

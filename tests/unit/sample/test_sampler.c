@@ -387,9 +387,38 @@ static void test_not_finite(void **state)
     sampler_free(s);
 }
 
+/* A device picks for a while, then the host again: the same tokens as by the host alone. */
+static void test_taking_turns(void **state)
+{
+    (void)state;
+    static const struct logit_bias bias[] = {{9, 1}, {4, 2}, {9, -3}};
+    struct sampler_params p = {.temperature = 3, .top_p = 1, .repetition_penalty = 1.5, .presence_penalty = 1, .bias = bias, .n_bias = 3, .seed = 8};
+    struct sampler *a = new_sampler(&p, N), *b = new_sampler(&p, N);
+    struct lily_err err = {0};
+    struct pick_rules r;
+    float l[N];
+    sampler_prompt(b, (const int32_t[]){3, 5}, 2);
+    sampler_prompt(a, (const int32_t[]){3, 5}, 2);
+    for (int i = 0; i < 60; i++) {
+        make_logits(l, N, (uint32_t)i);
+        struct pick pick = {.id = sampler_pick(a, l), .bad_id = -1};
+        if (i % 3 == 0) assert_int_equal(sampler_pick(b, l), pick.id);
+        else assert_ok(sampler_took(b, &pick, i, &err));
+    }
+    sampler_rules(b, &r);
+    assert_true(r.step == 60 && r.seed == 8 && r.known[3] && r.known[5] && r.count[3] + r.count[5] < 60 && r.n_tokens == N);
+    assert_true(r.n_bias == 3 && r.bias[0].id == 4 && r.bias[1].value == 1 && r.bias[2].value == -3); /* by id, else in the order given */
+    struct pick bad = {.id = -1, .bad_id = 7, .bad = INFINITY};
+    assert_int_equal(sampler_took(b, &bad, 12, &err), LILY_ERR_DEVICE);
+    assert_non_null(strstr(err.msg, "after 12 tokens is not finite: the logit of token 7 is inf"));
+    sampler_free(a);
+    sampler_free(b);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_taking_turns),
         cmocka_unit_test(test_not_finite), cmocka_unit_test(test_fixed_draws),        cmocka_unit_test(test_order_of_filters),
         cmocka_unit_test(test_big_top_k),          cmocka_unit_test(test_greedy),
         cmocka_unit_test(test_padding_is_never_drawn), cmocka_unit_test(test_strange_logits),

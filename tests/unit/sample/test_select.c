@@ -68,7 +68,6 @@ static void test_strange_logits(void **state)
     assert_int_equal(select_first(none, 3), -1);
 }
 
-/* Whole-number weights, so that every order of summing gives the same sum. */
 static void test_mass_equals_walking(void **state)
 {
     (void)state;
@@ -77,10 +76,10 @@ static void test_mass_equals_walking(void **state)
     lcg_state = 5;
     for (int round = 0; round < 400; round++) {
         size_t n = 1 + lcg() % (round % 2 ? 40 : N);
-        double total = 0;
+        uint64_t total = 0;
         for (size_t i = 0; i < n; i++) {
-            c[i] = (struct candidate){.weight = lcg() >> 24, .logit = (float)(lcg() >> (round % 3 ? 8 : 29)), .id = (int32_t)i};
-            total += c[i].weight;
+            c[i] = (struct candidate){.mass = lcg() >> 24, .logit = (float)(lcg() >> (round % 3 ? 8 : 29)), .id = (int32_t)i};
+            total += c[i].mass;
         }
         for (size_t i = n; i-- > 1;) {
             size_t j = lcg() % (i + 1);
@@ -90,9 +89,9 @@ static void test_mass_equals_walking(void **state)
         }
         memcpy(sorted, c, n * sizeof *c);
         qsort(sorted, n, sizeof *sorted, by_order);
-        double target = floor(total * (lcg() >> 8) / 0x1p24), sum = 0;
+        uint64_t target = total * (lcg() >> 8) >> 24, sum = 0;
         size_t want = 0;
-        do sum += sorted[want++].weight;
+        do sum += sorted[want++].mass;
         while (sum < target && want < n);
         size_t got = select_mass(c, n, target);
         assert_int_equal(got, want);
@@ -107,11 +106,11 @@ static void test_mass_limits(void **state)
     (void)state;
     enum { N = 100 };
     struct candidate c[N];
-    for (int i = 0; i < N; i++) c[i] = (struct candidate){.weight = 1, .logit = (float)i, .id = i};
+    for (int i = 0; i < N; i++) c[i] = (struct candidate){.mass = 1, .logit = (float)i, .id = i};
     assert_int_equal(select_mass(c, N, 0), 1); /* never none */
     assert_int_equal(c[0].id, N - 1);
-    assert_int_equal(select_mass(c, N, 1e9), N); /* never more than there are */
-    assert_int_equal(select_mass(c, 1, 1e9), 1);
+    assert_int_equal(select_mass(c, N, 1000000000), N); /* never more than there are */
+    assert_int_equal(select_mass(c, 1, 1000000000), 1);
 }
 
 int main(void)

@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "sample/rng.h"
-#include "sample/weight.h"
+#include "base/rng.h"
+#include "base/weight.h"
 
 /* Known-answer vectors of Philox4x32-10, as its authors publish them. */
 static void test_philox_vectors(void **state)
@@ -79,12 +79,22 @@ static void test_weight_has_fixed_bits(void **state)
     assert_true(weight_of(NAN) == 0);
 }
 
+static void test_mass_is_whole(void **state)
+{
+    (void)state;
+    assert_true(mass_of(0) == (uint64_t)MASS_ONE && mass_of(-29.2) == 0 && mass_of(-29) > 0 && mass_of(NAN) == 0);
+    for (double x = 0; x > -40; x -= 0.013) assert_true(mass_of(x) >= mass_of(x - 0.013));
+    assert_true(mass_share(0.5, 3) == 2 && mass_share(0.5, 4) == 2 && mass_share(1, 7) == 7 && mass_share(0, 7) == 1);
+    /* One of 2^62 is beyond what a double holds: the share is still no more than the whole. */
+    assert_true(mass_share(1, (1ull << 62) - 1) == (1ull << 62) - 1);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox_vectors),         cmocka_unit_test(test_uniform_is_fixed),
         cmocka_unit_test(test_uniform_is_even),        cmocka_unit_test(test_weight_is_close_to_exp),
-        cmocka_unit_test(test_weight_has_fixed_bits),
+        cmocka_unit_test(test_weight_has_fixed_bits),  cmocka_unit_test(test_mass_is_whole),
     };
     return RUN_TESTS(tests);
 }
