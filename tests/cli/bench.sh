@@ -8,7 +8,8 @@ END
 run bench --synthetic tiny --lengths 16,128 --steps 2 --fill 100 --peers "$tmp/peers.json" --csv "$tmp/b.csv" --markdown "$tmp/b.md" \
     --svg "$tmp/b.svg"
 expect 'bench succeeds' is "$rc" 0
-expect 'the table has both phases' test "$(printf '%s\n' "$out" | grep -c '^prefill \|^decode ')" -eq 3
+expect 'the table has both phases' test "$(printf '%s\n' "$out" | grep -cE '^(prefill|decode) +[0-9]+[ *] ')" -eq 3
+expect 'the steps of each are told apart' test "$(printf '%s\n' "$out" | grep -cE '^(prefill|decode) [0-9]+, ms a token: .*experts [0-9]')" -eq 3
 expect 'and the limits' has "$out" 'Gop/s ('
 expect 'and the peers of the device' has "$out" 'other <engine>'
 expect 'and no others' lacks "$out" elsewhere
