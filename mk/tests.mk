@@ -85,7 +85,7 @@ suite-fuzz: $(FUZZ_BIN); @tests/fuzz.sh $(FUZZ_SECONDS) $^
 #: make qemu           unit, golden, state and kernel suites cross-built for aarch64 and emulated (also: check-qemu)
 CROSS_CC ?= aarch64-linux-gnu-gcc
 QEMU ?= qemu-aarch64
-QEMU_CHECK := $(call some,$(call bins,unit golden state) $(KERNELS))
+QEMU_CHECK := $(call some,$(filter-out %/test_demo_ids %/test_conversations,$(call bins,unit golden state)) $(KERNELS))
 qemu check-qemu:
 	@if tests/have.sh qemu $(CROSS_CC) $(QEMU) apt-get 'tests/sysroot.sh arm64 build/sysroot-aarch64'; then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
 suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 1500 -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
