@@ -31,7 +31,6 @@ DI float bf_lo(u32 v) { return __uint_as_float(v << 16); }
 DI float bf_hi(u32 v) { return __uint_as_float(v & 0xffff0000u); }
 DI float bf_f(u16 v) { return __uint_as_float((u32)v << 16); }
 DI u16 f_bf(float v) { return __bfloat16_as_ushort(__float2bfloat16_rn(v)); }
-DI float bf_round(float v) { return bf_f(f_bf(v)); }
 DI u32 pack_bf(float lo, float hi) { return (u32)f_bf(lo) | (u32)f_bf(hi) << 16; }
 DI float sigmoidf(float x) { return 1.0f / (1.0f + __expf(-x)); }
 DI float siluf(float x) { return x / (1.0f + __expf(-x)); }
@@ -85,7 +84,6 @@ DI void cp16(u32 dst, const void *src, int bytes) /* bytes 16, or 0 to fill with
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
 }
-DI void cp4(u32 dst, const void *src) { asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(dst), "l"(src) : "memory"); }
 DI void cp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DI void cp_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
@@ -126,26 +124,10 @@ DI void ldsm4t(u32 (&r)[4], u32 addr)
                  : "memory");
 }
 
-/* Pairs of bf16. */
-DI u32 fma2(u32 a, u32 b, u32 c)
-{
-    u32 d;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-    return d;
-}
-
-/* The codes in bits 0 … 3 and 16 … 19 as numbers: 128 + q, less 128. */
-DI u32 code2(u32 w)
-{
-    u32 d;
-    asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"((w & 0x000f000fu) | 0x43004300u), "r"(0x43004300u));
-    return d;
-}
-
 /* ---- orders of activations ---- */
 
 /*
- * Prefill: a row of K bf16, permuted inside each group of 64 so that 16 neighbours are the columns of one mask of a unit:
+ * Prefill: a row of K fp16, permuted inside each group of 64 so that 16 neighbours are the columns of one mask of a unit:
  * place 16m+p, m = 2(b&1) + column/32.
  */
 __host__ __device__ inline int perm_of(int k)
