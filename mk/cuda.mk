@@ -1,11 +1,11 @@
 # The CUDA plug-in, built where nvcc is: NVCC=FILE, on the PATH, in /usr/local/cuda, or where mk/nvcc.sh put it. It is
-# compiled for the H200's architecture, with portable code beside it for newer cards.
+# compiled for the H200's architecture and for the A100's, with portable code beside them for newer cards.
 NVCC ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc build/nvcc/bin/nvcc))
 CU_SRC := $(sort $(wildcard src/backend/cuda/*.cu))
 CU_HDR := $(wildcard src/backend/cuda/*.cuh src/backend/cuda/*.h src/backend/*.h src/base/*.h src/spec/*.h include/lily/*.h)
 CU_OUT := build/cuda
 CU_OBJ := $(CU_SRC:src/backend/cuda/%.cu=$(CU_OUT)/%.o) $(CU_OUT)/err.o
-CU_ARCH ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90
+CU_ARCH ?= -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,code=compute_90
 # States that were saved by one build of the kernels are not read by another.
 CU_BUILD := $(firstword $(shell cat $(CU_SRC) $(wildcard src/backend/cuda/*.cuh) 2>/dev/null | sha256sum | cut -c1-12))
 CU_FLAGS = -std=c++17 -O3 $(CU_ARCH) -Isrc -Iinclude -DLILY_VERSION='"$(VERSION)"' -DLILY_CUDA_BUILD='"$(CU_BUILD)"' \

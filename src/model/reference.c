@@ -13,6 +13,7 @@ struct ref {
     const struct checkpoint *ck;
     const struct model_shape *s;
     int n; /* tokens */
+    struct reference_rounding rounding;
     char prefix[64];
 };
 
@@ -46,6 +47,13 @@ static lily_status multiply(const struct ref *r, struct product p, const double 
     struct module_view m;
     LILY_TRY(checkpoint_module(r->ck, &want, &m, err));
     float *w = mem_new(sizeof *w * (size_t)p.cols);
+    double *rounded = NULL;
+    if (r->rounding.input) {
+        rounded = doubles((size_t)n, (size_t)p.cols);
+        memcpy(rounded, x, sizeof *x * (size_t)n * (size_t)p.cols);
+        x = rounded;
+        for (int t = 0; t < n; t++) r->rounding.input(rounded + (size_t)t * (size_t)p.cols, p.cols);
+    }
     for (int o = 0; o < p.rows; o++) {
         module_row(&m, p.expert, o, w);
         for (int t = 0; t < n; t++) {
@@ -54,6 +62,7 @@ static lily_status multiply(const struct ref *r, struct product p, const double 
             out[(size_t)t * (size_t)p.rows + (size_t)o] = y;
         }
     }
+    free(rounded);
     free(w);
     return LILY_OK;
 }
@@ -146,6 +155,9 @@ static lily_status attn_project(const struct ref *r, const double *x, struct att
             double *k = a->k + (size_t)t * (size_t)kv_dim + (size_t)h * HEAD_DIM;
             rms_row(k, k, k_norm, HEAD_DIM, (double)s->rms_eps);
             rotate(r, k, t);
+            if (!r->rounding.kv) continue;
+            r->rounding.kv(k, HEAD_DIM);
+            r->rounding.kv(a->v + (size_t)t * (size_t)kv_dim + (size_t)h * HEAD_DIM, HEAD_DIM);
         }
     }
 out:
@@ -391,7 +403,7 @@ static lily_status embed(const struct ref *r, const int32_t *ids, double *x, str
 lily_status reference_forward(const struct model_config *config, const struct checkpoint *ck, const int32_t *ids, int n,
                               const struct reference_out *out, struct lily_err *err)
 {
-    struct ref r = {.config = config, .ck = ck, .s = &config->shape, .n = n};
+    struct ref r = {.config = config, .ck = ck, .s = &config->shape, .n = n, .rounding = out->rounding};
     size_t size = (size_t)n * (size_t)r.s->hidden;
     double *x = doubles(size, 1), *norm = doubles(size, 1), *y = doubles(size, 1);
     lily_status st;

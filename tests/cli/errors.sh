@@ -94,8 +94,6 @@ expect 'a hostile name: refused' fails_with 1 config.json
 expect 'a hostile name: no escape sequence' lacks "$err" "$(printf '\033')"
 run run -m $TINY hi --memory-limit 1M
 expect 'too little memory' fails_with 1 'does not fit'
-run run -m $TINY hi --device cuda
-expect 'no CUDA' fails_with 1 'no CUDA backend'
 run run -m $TINY hi --ctx 64 -s "$(head -c 300 /dev/zero | tr '\0' x)"
 expect 'a prompt past the context' fails_with 1 'context'
 run -i '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}' run -m $TINY --messages -

@@ -5,12 +5,13 @@
 #include <cstring>
 
 #include "backend/cuda/device.cuh"
+#include "backend/cuda/wgmma.cuh"
 
 extern "C" {
 #include "backend/cuda/plugin.h"
 }
 
-enum { MIN_MAJOR = 9 }; /* bulk copies, launches that overlap */
+enum { MIN_MAJOR = 8, MIN_SHARED = 160 * 1024 }; /* products of bytes, mbarriers; bytes of shared memory a block: the attention of decode */
 
 lily_status cuda_failed(cudaError_t e, const char *what, struct lily_err *err)
 {
@@ -53,6 +54,9 @@ static lily_status probe_one(int device, struct cuda_card *out, struct lily_err 
     out->minor = p.minor;
     if (p.major < MIN_MAJOR)
         LILY_FAIL(err, LILY_ERR_UNSUPPORTED, "card %d (%s) has compute capability %d.%d, expected %d.0 or more", device, p.name, p.major, p.minor, MIN_MAJOR);
+    if (p.sharedMemPerBlockOptin < MIN_SHARED)
+        LILY_FAIL(err, LILY_ERR_UNSUPPORTED, "card %d (%s) has %zu bytes of shared memory for a block, expected %d or more", device, p.name,
+                  p.sharedMemPerBlockOptin, MIN_SHARED);
     CUDA_TRY(cudaSetDevice(device), "the card");
     CUDA_TRY(cudaMemGetInfo(&out->free, &out->total), "reading a card's memory");
     return LILY_OK;
@@ -127,6 +131,29 @@ static const struct backend_ops cuda_ops = {
     cuda_border_bytes, cuda_page_bytes, cuda_seq_share,  cuda_border_export,  cuda_border_import,
     cuda_pick_rules,   cuda_pick_take,  cuda_seq_fill,     NULL,            NULL};
 
+/* Which of the plug-in's codes the driver took for this card: its architecture, and whether that is Hopper's own. */
+__global__ void k_compiled_for(int *out)
+{
+#ifdef __CUDA_ARCH__
+    out[0] = __CUDA_ARCH__;
+    out[1] = HAVE_WGMMA;
+#endif
+}
+
+static lily_status look_at_code(struct cuda_backend *c, struct lily_err *err)
+{
+    int *device, host[2] = {0, 0};
+    CUDA_TRY(cudaMalloc((void **)&device, sizeof host), "a few bytes");
+    k_compiled_for<<<1, 1, 0, c->stream>>>(device);
+    cudaError_t e = cudaMemcpyAsync(host, device, sizeof host, cudaMemcpyDeviceToHost, c->stream);
+    if (e == cudaSuccess) e = cudaStreamSynchronize(c->stream);
+    cudaFree(device);
+    CUDA_TRY(e, "the first kernel");
+    c->overlap = host[0] >= 900;
+    c->wgmma = host[1];
+    return LILY_OK;
+}
+
 static lily_status fill(struct cuda_backend *c, const struct cuda_options *o, struct lily_err *err)
 {
     double f[ROTARY_DIM / 2];
@@ -134,8 +161,9 @@ static lily_status fill(struct cuda_backend *c, const struct cuda_options *o, st
     for (int j = 0; j < ROTARY_DIM / 2; j++) f[j] = pow(o->shape.rope_theta, -2.0 * j / ROTARY_DIM);
     CUDA_TRY(cudaGetDeviceProperties(&p, c->device), "reading a card's properties");
     c->n_sms = p.multiProcessorCount;
-    c->wgmma = p.major == 9;
+    c->max_shared = (int)p.sharedMemPerBlockOptin;
     CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream");
+    LILY_TRY(look_at_code(c, err));
     CUDA_TRY(cudaMalloc((void **)&c->frequency, sizeof f), "frequencies");
     CUDA_TRY(cudaMemcpy(c->frequency, f, sizeof f, cudaMemcpyHostToDevice), "frequencies");
     CUDA_TRY(cudaMallocHost((void **)&c->host_logits, sizeof(float) * DECODE_ROWS * (size_t)shape_logits_ld(&o->shape)), "pinned memory");

@@ -49,20 +49,43 @@ DI float warp_max(float v)
     return v;
 }
 
-/* ---- copies, barriers, launches that overlap ---- */
+/*
+ * ---- copies, barriers, launches that overlap ----
+ *
+ * A barrier that a copy completes: bar_expect, one bulk_load or more from the same thread, bulk_sent. Ampere has no copy engine:
+ * there the thread copies by itself, piece after piece, which is right but slow, and launches do not overlap.
+ */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define HAVE_BULK 0
+#else
+#define HAVE_BULK 1
+#endif
 
 DI u32 smem_addr(const void *p) { return (u32)__cvta_generic_to_shared(p); }
 
 DI void bar_init(u32 a, u32 n) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(a), "r"(n) : "memory"); }
-DI void bar_init_done() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+DI void bar_init_done()
+{
+#if HAVE_BULK
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#else
+    __threadfence_block();
+#endif
+}
 DI void bar_expect(u32 a, u32 bytes)
 {
+#if HAVE_BULK
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(a), "r"(bytes) : "memory");
+#endif
 }
 DI u32 bar_try(u32 a, u32 phase)
 {
     u32 ok;
+#if HAVE_BULK
     asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+#else
+    asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+#endif
                  : "=r"(ok)
                  : "r"(a), "r"(phase)
                  : "memory");
@@ -73,23 +96,52 @@ DI void bar_wait(u32 a, u32 phase)
     while (!bar_try(a, phase)) {
     }
 }
-/* Global to shared memory by the copy engine; addresses and bytes are multiples of 16. */
-DI void bulk_load(u32 dst, const void *src, u32 bytes, u32 bar)
-{
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "l"(src),
-                 "r"(bytes), "r"(bar)
-                 : "memory");
-}
 DI void cp16(u32 dst, const void *src, int bytes) /* bytes 16, or 0 to fill with zeros */
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
+}
+/* Global to shared memory by the copy engine; addresses and bytes are multiples of 16. */
+DI void bulk_load(u32 dst, const void *src, u32 bytes, u32 bar)
+{
+#if HAVE_BULK
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(dst), "l"(src),
+                 "r"(bytes), "r"(bar)
+                 : "memory");
+#else
+    for (u32 i = 0; i < bytes; i += 16) cp16(dst + i, (const uint8_t *)src + i, 16);
+#endif
+}
+/* Arrives when this thread's copies by cp16 are there. */
+DI void bar_arrive_loaded(u32 bar) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory"); }
+DI void bulk_sent(u32 bar)
+{
+#if !HAVE_BULK
+    bar_arrive_loaded(bar);
+#endif
+}
+/* Before a bulk copy from memory that threads have written. */
+DI void bulk_fence()
+{
+#if HAVE_BULK
+    asm volatile("fence.proxy.async;" ::: "memory");
+#endif
 }
 DI void cp_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DI void cp_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 /* Programmatic dependent launch: the next kernel may start; wait until the kernel before has ended. */
-DI void pdl_launch() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-DI void pdl_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+DI void pdl_launch()
+{
+#if HAVE_BULK
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+DI void pdl_wait()
+{
+#if HAVE_BULK
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 
 /* ---- tensor cores ---- */
 

@@ -7,43 +7,6 @@ enum {
     IN_UNITS = 2  /* places of 128 columns whose digits a warp holds: input projections, head */
 };
 
-/* ---- the host's request ---- */
-
-/* Rows and sequences of a pass from the host's ring into the workspace; the token may be the one that the last pass chose. */
-__global__ void k_feed(const volatile pass_requests *from, u32 *read, int32_t *id, int32_t *pos, int32_t *seq_of, pass *to, float *nowhere, size_t conv_at)
-{
-    const int i = threadIdx.x;
-    const u32 nth = *read;
-    const volatile pass_request &q = from->ring[nth % REQUESTS];
-    if (i < q.n_seqs) {
-        seq_view v;
-        v.recurrent = q.seq[i].recurrent;
-        v.conv = q.seq[i].conv;
-        v.pages = q.seq[i].pages;
-        v.pick = q.seq[i].pick;
-        v.first = q.seq[i].first;
-        v.n = q.seq[i].n;
-        const bool chosen = v.pick && q.id[v.first] == ID_CHOSEN;
-        if (v.pick && !chosen) v.pick->halted = 0;
-        if (chosen && v.pick->halted) {
-            v.recurrent = nowhere;
-            v.conv = nowhere + conv_at;
-        }
-        to->seq[i] = v;
-        for (int r = v.first; r < v.first + v.n; r++) {
-            id[r] = chosen ? v.pick->next : q.id[r];
-            pos[r] = q.pos[r];
-            seq_of[r] = i;
-        }
-    }
-    __syncthreads();
-    if (i) return;
-    to->n_rows = q.n_rows;
-    to->n_seqs = q.n_seqs;
-    *read = nth + 1;
-    ((volatile pass_requests *)from)->done = nth + 1;
-}
-
 /* ---- embedding ---- */
 
 struct embed_params {
@@ -489,13 +452,6 @@ static stream_out stream_of(struct cuda_backend *c, const struct row_group *g, c
     return o;
 }
 
-void decode_feed(struct cuda_backend *c)
-{
-    struct workspace *ws = &c->ws;
-    launch(c, k_feed, dim3(1), 32, 0, c->requests, c->requests_read, ws->id, ws->pos, ws->seq_of, ws->pass, c->nowhere, shape_recurrent_floats(&c->base.shape));
-    c->first_launch = true; /* kernels read these rows before they wait for their predecessor */
-}
-
 void decode_embed(struct cuda_backend *c, const struct matrix *table, const struct vector *norm)
 {
     struct workspace *ws = &c->ws;
@@ -551,7 +507,7 @@ template <bool ATTN> static void launch_in(struct cuda_backend *c, in_params p)
     p.tb = (p.n_tiles + grid - 1) / grid;
     if (p.tb > MAX_TB) p.tb = MAX_TB;
     size_t tile = (size_t)WARPS * p.slot + (size_t)WARPS * 2 * sets * 16 * 4 + (size_t)p.n_rows * 16 * 4;
-    while (p.tb > 1 && tile * p.tb > 212 * 1024) p.tb--;
+    while (p.tb > 1 && tile * p.tb > (size_t)c->max_shared - 12 * 1024) p.tb--;
     if (sets == 1) launch(c, k_in<1, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
     else if (sets == 2) launch(c, k_in<2, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
     else launch(c, k_in<4, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);

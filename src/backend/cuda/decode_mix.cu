@@ -1,4 +1,5 @@
 /* Decode kernels that mix tokens: the gated delta rule, and attention over pages in parts. */
+#include "backend/cuda/attn.cuh"
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/gemv.cuh"
 #include "backend/cuda/kv.cuh"
@@ -134,23 +135,6 @@ struct attn_params {
     int ld_o;
 };
 
-/* Norm and rotation of 256 numbers of one head by a warp: lane has 4*lane+i and 128+4*lane+i. */
-DI void norm_rope(float (&x)[8], const float *w, const float *rotary, float eps, int lane)
-{
-    float s = 0;
-#pragma unroll
-    for (int i = 0; i < 8; i++) s += x[i] * x[i];
-    const float r = rsqrtf(warp_sum(s) / HEAD_DIM + eps);
-#pragma unroll
-    for (int i = 0; i < 8; i++) x[i] *= r * w[(i >> 2) * 128 + 4 * lane + (i & 3)];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float other = __shfl_xor_sync(~0u, x[i], 8), cs = rotary[(lane & 7) * 4 + i], sn = rotary[32 + (lane & 7) * 4 + i];
-        if (lane < 8) x[i] = x[i] * cs - other * sn;
-        else if (lane < 16) x[i] = other * sn + x[i] * cs;
-    }
-}
-
 /* A head's 256 numbers as norm_rope has them. */
 DI void load_head(float (&x)[8], const float *u, int lane)
 {
@@ -209,6 +193,7 @@ DI void page_request(const attn_params &p, const seq_view &s, int page, int kv, 
     bar_expect(bar, 2 * KV_HEAD);
     bulk_load(smem_addr(buffer), at, KV_HEAD, bar);
     bulk_load(smem_addr(buffer) + KV_HEAD, at + KV_HEAD, KV_HEAD, bar);
+    bulk_sent(bar);
 }
 
 /* Scores of 64 keys for eight heads: warps share tiles of 16 keys and halves of the dimensions. */
@@ -341,7 +326,7 @@ __global__ void __launch_bounds__(CTA) k_attn_part(const __grid_constant__ attn_
     __syncthreads();
     pdl_wait();
     if (threadIdx.x == 0) {
-        asm volatile("fence.proxy.async;" ::: "memory"); /* keys and values were stored by threads, of passes before */
+        bulk_fence(); /* keys and values were stored by threads, of passes before */
         for (int i = 0; i < 2 && lo + i < hi; i++)
             if (lo + i >= old) page_request(p, s, lo + i, kv, buffers + i * 2 * KV_HEAD, bars + 8 * i);
     }
@@ -408,44 +393,16 @@ __global__ void __launch_bounds__(CTA) k_attn_join(const __grid_constant__ attn_
     p.o[(size_t)r * p.ld_o + head * HEAD_DIM + d] = o * p.u[(size_t)r * p.ld_u + head * 512 + HEAD_DIM + d];
 }
 
-/* fp32 pages, the plain way: eight warps take keys in turn; block: one query head of one row. */
+/* fp32 pages; block: one query head of one row. */
 __global__ void __launch_bounds__(CTA) k_attn_f32(const __grid_constant__ attn_params p)
 {
-    __shared__ float acc[WARPS][HEAD_DIM], ms[WARPS][2];
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, head = blockIdx.x, r = blockIdx.y;
+    const int head = blockIdx.x, r = blockIdx.y, kv = head / (p.n_q / p.n_kv);
+    const float *u = p.u + (size_t)r * p.ld_u + (size_t)head * 512;
     pdl_launch();
     pdl_wait();
-    const int pos = p.pos[r], kv = head / (p.n_q / p.n_kv);
-    const seq_view &s = p.ps->seq[p.seq_of[r]];
-    const float *u = p.u + (size_t)r * p.ld_u + (size_t)head * 512;
-    float q[8], o[8] = {}, max = -INFINITY, sum = 0;
-#pragma unroll
-    for (int i = 0; i < 8; i++) q[i] = u[32 * i + lane];
-    for (int key = warp; key <= pos; key += WARPS) {
-        const uint8_t *page = p.region + (size_t)s.pages[key / GRID] * p.page_bytes + p.layer_at + (size_t)kv * 2 * p.head_bytes;
-        const float *k = (const float *)page + (size_t)(key % GRID) * HEAD_DIM, *v = (const float *)(page + p.head_bytes) + (size_t)(key % GRID) * HEAD_DIM;
-        float dot = 0;
-#pragma unroll
-        for (int i = 0; i < 8; i++) dot = fmaf(q[i], k[32 * i + lane], dot);
-        dot = warp_sum(dot);
-        const float top = fmaxf(max, dot), keep = __expf(max - top), w = __expf(dot - top);
-        sum = sum * keep + w;
-        max = top;
-#pragma unroll
-        for (int i = 0; i < 8; i++) o[i] = fmaf(w, v[32 * i + lane], o[i] * keep);
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++) acc[warp][32 * i + lane] = o[i];
-    if (lane == 0) ms[warp][0] = max, ms[warp][1] = sum;
-    __syncthreads();
-    float top = -INFINITY, total = 0, x = 0;
-    for (int w = 0; w < WARPS; w++) top = fmaxf(top, ms[w][0]);
-    for (int w = 0; w < WARPS; w++) {
-        const float f = __expf(ms[w][0] - top);
-        total += f * ms[w][1];
-        x = fmaf(f, acc[w][threadIdx.x], x);
-    }
-    p.o[(size_t)r * p.ld_o + head * HEAD_DIM + threadIdx.x] = x / total * u[HEAD_DIM + threadIdx.x];
+    const pages_f32 at = {p.region, p.page_bytes, p.layer_at + (size_t)kv * 2 * p.head_bytes, p.head_bytes};
+    const float x = attention_f32(at, p.ps->seq[p.seq_of[r]].pages, u, p.pos[r]);
+    p.o[(size_t)r * p.ld_o + head * HEAD_DIM + threadIdx.x] = x * u[HEAD_DIM + threadIdx.x];
 }
 
 static attn_params attn_of(struct cuda_backend *c, int index)

@@ -190,7 +190,9 @@ enum pending_step { PENDING_NONE, PENDING_EMBED, PENDING_GDN_OUT, PENDING_ATTN_O
 struct cuda_backend {
     struct backend base;
     int device, n_sms;
-    bool wgmma;                  /* the card has Hopper's warpgroup products */
+    int max_shared;              /* bytes of shared memory that a block may have */
+    bool wgmma;                  /* the code that runs was compiled for Hopper's warpgroup products */
+    bool overlap;                /* … for launches that overlap */
     cudaStream_t stream;
     cudaError_t error;           /* the first of the present pass */
     struct state_pool states;
@@ -241,7 +243,7 @@ static void launch(struct cuda_backend *c, void (*kernel)(P...), dim3 grid, int 
     attr[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attr[0].val.programmaticStreamSerializationAllowed = 1;
     cfg.attrs = attr;
-    cfg.numAttrs = c->first_launch ? 0 : 1;
+    cfg.numAttrs = c->overlap && !c->first_launch ? 1 : 0;
     c->first_launch = false;
     if (shared > 16 * 1024) cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     cudaError_t e = cudaLaunchKernelEx(&cfg, kernel, static_cast<P>(args)...);
@@ -299,7 +301,6 @@ struct row_group {
     int row0, n, seq0, n_seqs;
 };
 int decode_groups(const struct batch *b, struct row_group *out); /* at most MAX_DECODE groups; -1: a sequence has too many rows */
-void decode_feed(struct cuda_backend *c); /* the oldest request of the ring that was not read */
 void decode_embed(struct cuda_backend *c, const struct matrix *table, const struct vector *norm);
 void decode_gdn_in(struct cuda_backend *c, const struct gdn_weights *w);
 void decode_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int index);

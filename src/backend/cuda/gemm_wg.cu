@@ -68,9 +68,6 @@ template <int MATS, bool PAIR> DI const uint8_t *gw_weights(const gemm_params &p
     return (PAIR && i >= GEMM_TILES ? part.w2 : part.w) + (size_t)expert * p.expert_bytes + (size_t)tile * p.units * UNIT;
 }
 
-/* Arrives when this thread's copies are there. */
-DI void arrive_loaded(u32 full) { asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory"); }
-
 template <int MATS, int PARTS, bool SMALL> DI void gw_load(const gemm_params &p, const gw_shape &q, uint8_t *sm, gw_bars *bars)
 {
     typedef gw_form<MATS, PARTS, SMALL> form;
@@ -101,7 +98,7 @@ template <int MATS, int PARTS, bool SMALL> DI void gw_load(const gemm_params &p,
                 cp16(to, p.x + from, r < b.n ? 16 : 0);
                 if (PARTS == 2) cp16(to + x_bytes, p.rest + from, r < b.n ? 16 : 0);
             }
-            arrive_loaded(full + 8 * put.s);
+            bar_arrive_loaded(full + 8 * put.s);
             gw_next(put, q.stages);
         }
     }

@@ -208,6 +208,7 @@ DI void span_load(const uint8_t *tile, int planes, span s, const uint8_t *slot, 
     if (!bytes) return;
     bar_expect(bar, bytes);
     bulk_load(smem_addr(slot), tile + (size_t)s.lo * planes * UNIT, bytes, bar);
+    bulk_sent(bar);
 }
 
 /* red: (WARPS, n_tiles, 2*SETS, 16) floats. */

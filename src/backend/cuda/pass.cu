@@ -84,6 +84,48 @@ static void fill_request(struct cuda_backend *c, const struct batch *b)
     __sync_synchronize();
 }
 
+/* Rows and sequences of a pass from the host's ring into the workspace; the token may be the one that the last pass chose. */
+__global__ void k_feed(const volatile pass_requests *from, u32 *read, int32_t *id, int32_t *pos, int32_t *seq_of, pass *to, float *nowhere, size_t conv_at)
+{
+    const int i = threadIdx.x;
+    const u32 nth = *read;
+    const volatile pass_request &q = from->ring[nth % REQUESTS];
+    if (i < q.n_seqs) {
+        seq_view v;
+        v.recurrent = q.seq[i].recurrent;
+        v.conv = q.seq[i].conv;
+        v.pages = q.seq[i].pages;
+        v.pick = q.seq[i].pick;
+        v.first = q.seq[i].first;
+        v.n = q.seq[i].n;
+        const bool chosen = v.pick && q.id[v.first] == ID_CHOSEN;
+        if (v.pick && !chosen) v.pick->halted = 0;
+        if (chosen && v.pick->halted) {
+            v.recurrent = nowhere;
+            v.conv = nowhere + conv_at;
+        }
+        to->seq[i] = v;
+        for (int r = v.first; r < v.first + v.n; r++) {
+            id[r] = chosen ? v.pick->next : q.id[r];
+            pos[r] = q.pos[r];
+            seq_of[r] = i;
+        }
+    }
+    __syncthreads();
+    if (i) return;
+    to->n_rows = q.n_rows;
+    to->n_seqs = q.n_seqs;
+    *read = nth + 1;
+    ((volatile pass_requests *)from)->done = nth + 1;
+}
+
+static void feed(struct cuda_backend *c)
+{
+    struct workspace *ws = &c->ws;
+    launch(c, k_feed, dim3(1), 32, 0, c->requests, c->requests_read, ws->id, ws->pos, ws->seq_of, ws->pass, c->nowhere, shape_recurrent_floats(&c->base.shape));
+    c->first_launch = true; /* kernels read these rows before they wait for their predecessor */
+}
+
 static struct captured *graph_of(struct cuda_backend *c, const struct batch *b)
 {
     struct row_group groups[MAX_DECODE];
@@ -118,7 +160,7 @@ void pass_begin(struct backend *be, const struct batch *batch)
     if (c->mode == PASS_CAPTURE) {
         cudaError_t e = cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal);
         if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
-        decode_feed(c);
+        feed(c);
     }
 }
 

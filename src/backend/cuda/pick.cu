@@ -54,6 +54,8 @@ struct pick_row {
     bool whole;    /* the histogram reaches the lowest logit */
 };
 
+#if HAVE_BULK /* Hopper and later have clusters */
+
 /* Place in the order: smaller comes first. */
 DI u64 place_of(float x, int id)
 {
@@ -343,8 +345,11 @@ DI void note(pick_state *st, int id, int bad, float bad_value)
     out->serial = st->serial + st->picks;
 }
 
+#endif
+
 __global__ void __launch_bounds__(THREADS) k_pick(const pass *ps, const float *logits, int ld, int per_block)
 {
+#if HAVE_BULK
     extern __shared__ __align__(16) uint8_t sm[];
     pick_smem &m = *(pick_smem *)sm;
     cg::cluster_group cl = cg::this_cluster();
@@ -367,6 +372,7 @@ __global__ void __launch_bounds__(THREADS) k_pick(const pass *ps, const float *l
     if (bad == INT_MAX && st->temperature > 0) id = draw(cl, m, r, best, low);
     cl.sync(); /* all have read the state, and nobody reads another's memory any more */
     if (cl.block_rank() == 0 && threadIdx.x == 0) note(st, id, bad, bad == INT_MAX ? 0.0f : logits[(size_t)row * ld + bad]);
+#endif
 }
 
 static int block_share(const struct cuda_backend *c)
@@ -374,13 +380,13 @@ static int block_share(const struct cuda_backend *c)
     return round_up((c->base.shape.vocab + CLUSTER - 1) / CLUSTER, 4);
 }
 
-/* Rows of vocabularies that do not fit the shared memory of a cluster are left to the host. */
+/* Rows of vocabularies that do not fit the shared memory of a cluster are left to the host, and all where there are no clusters. */
 lily_status picks_init(struct cuda_backend *c, struct lily_err *err)
 {
     size_t shared = sizeof(pick_smem) + sizeof(float) * (size_t)block_share(c);
     int most = 0;
     CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, c->device), "reading a card's properties");
-    if (shared > (size_t)most) return LILY_OK;
+    if (!c->overlap || shared > (size_t)most) return LILY_OK;
     CUDA_TRY(cudaFuncSetAttribute((const void *)k_pick, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), "the sampler");
     CUDA_TRY(cudaFuncSetAttribute((const void *)k_pick, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "the sampler");
     c->base.limits.max_chosen = DECODE_ROWS;

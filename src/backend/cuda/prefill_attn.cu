@@ -2,6 +2,7 @@
  * Prefill attention: queries, keys and values of all rows, and softmax over pages of 64 keys. On Hopper with warpgroup products
  * and keys, values and weights as fp16, for which the pages are written in another order first; elsewhere mma.sync and bf16.
  */
+#include "backend/cuda/attn.cuh"
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/kv.cuh"
 #include "backend/cuda/prefill.cuh"
@@ -19,23 +20,8 @@ struct flash_params {
     u16 *mixed, *rest;
     int which;      /* on Hopper: which sequence, and its keys and values */
     uint8_t *keys;
+    int buffers;    /* elsewhere: pages in shared memory */
 };
-
-DI void norm_rope(float (&x)[8], const float *w, const float *rotary, float eps, int lane)
-{
-    float s = 0;
-#pragma unroll
-    for (int i = 0; i < 8; i++) s += x[i] * x[i];
-    const float r = rsqrtf(warp_sum(s) / HEAD_DIM + eps);
-#pragma unroll
-    for (int i = 0; i < 8; i++) x[i] *= r * w[(i >> 2) * 128 + 4 * lane + (i & 3)];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float other = __shfl_xor_sync(~0u, x[i], 8), cs = rotary[(lane & 7) * 4 + i], sn = rotary[32 + (lane & 7) * 4 + i];
-        if (lane < 8) x[i] = x[i] * cs - other * sn;
-        else if (lane < 16) x[i] = other * sn + x[i] * cs;
-    }
-}
 
 /* A warp a head of a row: queries are normed, turned and scaled in place; keys and values go to their page. */
 template <bool BF16> __global__ void k_append_rows(const __grid_constant__ flash_params p)
@@ -166,7 +152,7 @@ struct flash_bars {
 
 DI void fw_load(const flash_params &p, u32 ring, const flash_bars *b, int kv, int pages)
 {
-    asm volatile("fence.proxy.async;" ::: "memory"); /* k_keys stored them by threads */
+    bulk_fence(); /* k_keys stored them by threads */
     for (int i = 0; i < pages; i++) {
         const int at = i % FW_STAGES;
         const u32 phase = (i / FW_STAGES & 1) ^ 1, to = ring + at * 2 * PAGE_KEYS, keys = smem_addr(&b->keys[at]), values = smem_addr(&b->values[at]);
@@ -300,6 +286,7 @@ DI void flash_request(const flash_params &p, const seq_view &s, int page, int kv
     bar_expect(bar, 2 * KV_HEAD);
     bulk_load(buffer, at, KV_HEAD, bar);
     bulk_load(buffer + KV_HEAD, at + KV_HEAD, KV_HEAD, bar);
+    bulk_sent(bar);
 }
 
 /* Which 16 rows a block has; false when there are no so many blocks. */
@@ -384,66 +371,37 @@ __global__ void __launch_bounds__(CTA, 1) k_flash(const __grid_constant__ flash_
         bar_init(bars, 1);
         bar_init(bars + 8, 1);
         bar_init_done();
-        asm volatile("fence.proxy.async;" ::: "memory"); /* keys and values were stored by threads */
-        for (int i = 0; i < 2 && i < n_pages; i++) flash_request(p, s, i, kv, pages + i * 2 * KV_HEAD, bars + 8 * i);
+        bulk_fence(); /* keys and values were stored by threads */
+        for (int i = 0; i < p.buffers && i < n_pages; i++) flash_request(p, s, i, kv, pages + i * 2 * KV_HEAD, bars + 8 * i);
     }
     flash_queries(p, q, row, n, head, lane);
     __syncthreads();
     float o[128] = {}, max[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
     const int g = lane >> 2, t = lane & 3;
     for (int i = 0; i < n_pages; i++) {
-        const int b = i & 1, last[2] = {first_pos + g - i * GRID, first_pos + g + 8 - i * GRID};
+        const int b = i % p.buffers, last[2] = {first_pos + g - i * GRID, first_pos + g + 8 - i * GRID};
         const uint8_t *page = sm + FLASH_Q + b * 2 * KV_HEAD;
         float w[32], keep[2];
-        bar_wait(bars + 8 * b, (i >> 1) & 1);
+        bar_wait(bars + 8 * b, i / p.buffers & 1);
         flash_scores(w, q, page, lane);
         flash_softmax(w, max, sum, keep, last, t);
         flash_values(o, w, keep, page + KV_HEAD, lane);
         __syncthreads();
-        if (threadIdx.x == 0 && i + 2 < n_pages) flash_request(p, s, i + 2, kv, pages + b * 2 * KV_HEAD, bars + 8 * b);
+        if (threadIdx.x == 0 && i + p.buffers < n_pages) flash_request(p, s, i + p.buffers, kv, pages + b * 2 * KV_HEAD, bars + 8 * b);
     }
     put_outputs(p, o, sum, row, n, head, lane);
 }
 
-/* fp32 pages, the plain way: eight warps take keys in turn; block: one query head of one row. */
+/* fp32 pages; block: one query head of one row. */
 __global__ void __launch_bounds__(CTA) k_flash_f32(const __grid_constant__ flash_params p)
 {
-    __shared__ float acc[WARPS][HEAD_DIM], ms[WARPS][2];
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, head = blockIdx.x, r = blockIdx.y;
+    const int head = blockIdx.x, r = blockIdx.y, kv = head / (p.n_q / p.n_kv);
+    const float *u = p.qkv + (size_t)r * p.ld_qkv + (size_t)head * 512;
     pdl_launch();
     pdl_wait();
-    const int pos = p.pos[r], kv = head / (p.n_q / p.n_kv);
-    const seq_view &s = p.ps->seq[p.seq_of[r]];
-    const float *u = p.qkv + (size_t)r * p.ld_qkv + (size_t)head * 512;
-    float q[8], o[8] = {}, max = -INFINITY, sum = 0;
-#pragma unroll
-    for (int i = 0; i < 8; i++) q[i] = u[32 * i + lane];
-    for (int key = warp; key <= pos; key += WARPS) {
-        const uint8_t *page = p.region + (size_t)s.pages[key / GRID] * p.page_bytes + p.layer_at + (size_t)kv * 2 * p.head_bytes;
-        const float *k = (const float *)page + (size_t)(key % GRID) * HEAD_DIM, *v = (const float *)(page + p.head_bytes) + (size_t)(key % GRID) * HEAD_DIM;
-        float dot = 0;
-#pragma unroll
-        for (int i = 0; i < 8; i++) dot = fmaf(q[i], k[32 * i + lane], dot);
-        dot = warp_sum(dot);
-        const float top = fmaxf(max, dot), keep = __expf(max - top), w = __expf(dot - top);
-        sum = sum * keep + w;
-        max = top;
-#pragma unroll
-        for (int i = 0; i < 8; i++) o[i] = fmaf(w, v[32 * i + lane], o[i] * keep);
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++) acc[warp][32 * i + lane] = o[i];
-    if (lane == 0) ms[warp][0] = max, ms[warp][1] = sum;
-    __syncthreads();
-    float top = -INFINITY, total = 0, x = 0;
-    for (int w = 0; w < WARPS; w++) top = fmaxf(top, ms[w][0]);
-    for (int w = 0; w < WARPS; w++) {
-        const float f = __expf(ms[w][0] - top);
-        total += f * ms[w][1];
-        x = fmaf(f, acc[w][threadIdx.x], x);
-    }
+    const pages_f32 pages = {p.region, p.page_bytes, p.layer_at + (size_t)kv * 2 * p.head_bytes, p.head_bytes};
+    const float x = attention_f32(pages, p.ps->seq[p.seq_of[r]].pages, u, p.pos[r]), y = x * sigmoidf(u[HEAD_DIM + threadIdx.x]);
     const size_t at = (size_t)r * p.ld_mixed + perm_of(head * HEAD_DIM + (int)threadIdx.x);
-    const float y = x / total * sigmoidf(u[HEAD_DIM + threadIdx.x]);
     p.mixed[at] = f_h(y);
     p.rest[at] = f_h(y - h_f(f_h(y)));
 }
@@ -454,7 +412,7 @@ static flash_params flash_of(struct cuda_backend *c, int index)
     struct workspace *ws = &c->ws;
     flash_params p = {ws->pass, ws->pos, ws->seq_of, c->states.region, c->states.page_bytes, (size_t)index * s->n_kv_heads * 2 * c->states.head_bytes,
                       c->states.head_bytes, ws->qkv, ws->ld_qkv, s->n_q_heads, s->n_kv_heads, ws->pad_mix, c->batch->n_seqs, ws->rotary, NULL, NULL,
-                      s->rms_eps, ws->mixed, ws->mixed_rest, 0, NULL};
+                      s->rms_eps, ws->mixed, ws->mixed_rest, 0, NULL, 0};
     return p;
 }
 
@@ -509,5 +467,6 @@ void prefill_attn_mix(struct cuda_backend *c, int index)
     }
     int blocks = 0;
     for (int i = 0; i < c->batch->n_seqs; i++) blocks += (c->batch->seqs[i].n + FLASH_TOKENS - 1) / FLASH_TOKENS;
-    launch(c, k_flash, dim3((unsigned)blocks, (unsigned)p.n_kv), CTA, (size_t)FLASH_Q + 4 * KV_HEAD, p);
+    p.buffers = FLASH_Q + 4 * KV_HEAD <= c->max_shared ? 2 : 1;
+    launch(c, k_flash, dim3((unsigned)blocks, (unsigned)p.n_kv), CTA, (size_t)FLASH_Q + (size_t)p.buffers * 2 * KV_HEAD, p);
 }

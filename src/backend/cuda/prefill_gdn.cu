@@ -293,6 +293,7 @@ DI void scan_request(const gdn_params &p, scan_stage *to, u32 bar, int chunk, in
     bulk_load(smem_addr(to->q), key_tile(p, chunk, key_head, 0), 2 * KEY_TILE, bar);
     bulk_load(smem_addr(to->v), value_tile(p, chunk, head, slice), V_TILE, bar);
     bulk_load(smem_addr(&to->r), record_of(p, chunk, head), sizeof(gdn_record), bar);
+    bulk_sent(bar);
 }
 
 /* Accumulators as the A operands of the next product. */
@@ -423,7 +424,7 @@ __global__ void __launch_bounds__(SCAN) k_gdn_scan(const __grid_constant__ gdn_p
     if (threadIdx.x == 0) {
         for (int i = 0; i < SCAN_STAGES; i++) bar_init(bars + 8 * i, 1);
         bar_init_done();
-        asm volatile("fence.proxy.async;" ::: "memory"); /* the chunks were stored by threads */
+        bulk_fence(); /* the chunks were stored by threads */
         for (int i = 0; i < SCAN_STAGES && i < chunks; i++) scan_request(p, &stage[i], bars + 8 * i, i, head, slice);
     }
     float *state = s.recurrent + p.state_at + ((size_t)head * GDN_DIM + slice * SLICE + col) * GDN_DIM + t, S[16][4];
