@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static void die(size_t n)
 {
@@ -65,15 +66,44 @@ static void unmap_big(void *p, size_t n_bytes)
     (void)n_bytes;
     free(p);
 }
+
+static void *map_sparse(size_t n_bytes)
+{
+    return map_big(n_bytes);
+}
+
+void mem_sparse_drop(void *p, size_t n_bytes)
+{
+    memset(p, 0, n_bytes);
+}
 #else
 enum { HUGE_PAGE = 2 << 20 };
 
-static void *map_big(size_t n_bytes)
+static void *map(size_t n_bytes)
 {
     void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) return NULL;
-    if (n_bytes >= HUGE_PAGE) madvise(p, n_bytes, MADV_HUGEPAGE);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void *map_big(size_t n_bytes)
+{
+    void *p = map(n_bytes);
+    if (p && n_bytes >= HUGE_PAGE) madvise(p, n_bytes, MADV_HUGEPAGE);
     return p;
+}
+
+/* A huge page would be resident as a whole for the sake of any part of it. */
+static void *map_sparse(size_t n_bytes)
+{
+    void *p = map(n_bytes);
+    if (p) madvise(p, n_bytes, MADV_NOHUGEPAGE);
+    return p;
+}
+
+void mem_sparse_drop(void *p, size_t n_bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), ahead = (page - (uintptr_t)p % page) % page;
+    if (n_bytes >= ahead + page) madvise((char *)p + ahead, (n_bytes - ahead) / page * page, MADV_DONTNEED);
 }
 
 static void unmap_big(void *p, size_t n_bytes)
@@ -82,12 +112,22 @@ static void unmap_big(void *p, size_t n_bytes)
 }
 #endif
 
+static lily_status check_big(const void *p, size_t n_bytes, const char *what, struct lily_err *err)
+{
+    if (!p) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %s: %zu bytes were refused by the system", what, n_bytes);
+    return LILY_OK;
+}
+
 lily_status mem_big(size_t n_bytes, const char *what, void **out, struct lily_err *err)
 {
     *out = map_big(n_bytes ? n_bytes : 1);
-    if (!*out)
-        LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %s: %zu bytes were refused by the system", what, n_bytes);
-    return LILY_OK;
+    return check_big(*out, n_bytes, what, err);
+}
+
+lily_status mem_sparse(size_t n_bytes, const char *what, void **out, struct lily_err *err)
+{
+    *out = map_sparse(n_bytes ? n_bytes : 1);
+    return check_big(*out, n_bytes, what, err);
 }
 
 void mem_big_free(void *p, size_t n_bytes)

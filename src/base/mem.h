@@ -24,4 +24,11 @@ void *mem_try_resize(void *p, size_t n, size_t size); /* realloc to n*size bytes
 lily_status mem_big(size_t n_bytes, const char *what, void **out, struct lily_err *err);
 void mem_big_free(void *p, size_t n_bytes);
 
+/*
+ * The same in small pages, of which those are resident that were touched and not dropped since; what is dropped (only whole pages of
+ * the system are) reads as zero. Freed with mem_big_free.
+ */
+lily_status mem_sparse(size_t n_bytes, const char *what, void **out, struct lily_err *err);
+void mem_sparse_drop(void *p, size_t n_bytes);
+
 #endif

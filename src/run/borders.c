@@ -13,7 +13,8 @@
 
 /* Uses after which a state that is not used is worth half, and hits that count. */
 enum { HALF_LIFE = 64, MAX_HITS = 15 };
-enum { NODE_BYTES = 192 }; /* of the tree and the list, for each state, beside its tokens */
+/* Of a state beside its tokens and pages: the tree, the list, the heap's own; and what rounding to the system's pages costs. */
+enum { NODE_BYTES = 512 + 4096, LINK_BYTES = sizeof(void *) /* of a page in a state's list */ };
 
 enum on_disk { DISK_NOT, DISK_REFUSED /* worth less than what is there */, DISK_KEPT };
 
@@ -32,6 +33,8 @@ struct borders {
     struct saved **list;     /* owned; (n) */
     int n, cap;
     size_t budget, fixed_bytes, page_bytes;
+    size_t links;            /* pages in the lists of all states: one that is shared counts for each */
+    size_t beside;           /* bytes of others that count against the budget */
     unsigned long clock; /* ticks at every use */
     struct disk *disk;     /* owned; NULL: none */
     struct saved *saving;  /* the one that is being written */
@@ -54,7 +57,8 @@ struct borders *borders_new(struct model *m, size_t budget)
 
 size_t borders_bytes(const struct borders *b)
 {
-    return (size_t)b->n * b->fixed_bytes + (size_t)(prefix_tokens(b->tree) / GRID) * b->page_bytes;
+    size_t states = (size_t)b->n * b->fixed_bytes + b->links * LINK_BYTES + (size_t)(prefix_tokens(b->tree) / GRID) * b->page_bytes;
+    return states + b->beside + (b->disk ? disk_memory(b->disk) : 0);
 }
 
 static void note_size(struct borders *b)
@@ -74,6 +78,7 @@ static void drop(struct borders *b, int i)
     }
     pthread_mutex_lock(&b->lock);
     b->list[i] = b->list[--b->n];
+    b->links -= (size_t)(prefix_length(s->node) / GRID);
     prefix_remove(b->tree, s->node);
     pthread_mutex_unlock(&b->lock);
     b->backend->ops->border_free(b->backend, s->border);
@@ -111,7 +116,8 @@ struct cache_counters *borders_counters(struct borders *b)
 
 static size_t own_bytes(const struct borders *b, const struct saved *s)
 {
-    return b->fixed_bytes + (size_t)(prefix_own(s->node) / GRID) * b->page_bytes;
+    size_t links = (size_t)(prefix_length(s->node) / GRID), own = (size_t)(prefix_own(s->node) / GRID);
+    return b->fixed_bytes + links * LINK_BYTES + own * b->page_bytes;
 }
 
 /* Tokens that it saves for each byte, weighted by how likely it seems that it is used again. */
@@ -140,6 +146,19 @@ static bool drop_least(struct borders *b)
     return true;
 }
 
+/* Other things have grown: states give way. */
+static void keep_budget(struct borders *b)
+{
+    while (borders_bytes(b) > b->budget && drop_least(b)) {}
+    note_size(b);
+}
+
+void borders_beside(struct borders *b, size_t bytes)
+{
+    b->beside = bytes;
+    keep_budget(b);
+}
+
 /* ---- uses ---- */
 
 static void use(struct borders *b, struct saved *s)
@@ -165,6 +184,7 @@ static struct saved *add(struct borders *b, struct border *border, const int32_t
         b->list = mem_resize(b->list, sizeof(struct saved *) * (size_t)b->cap);
     }
     b->list[b->n++] = s;
+    b->links += (size_t)(length / GRID);
     s->node = prefix_put(b->tree, ids, length, s);
     use(b, s);
     pthread_mutex_unlock(&b->lock);
@@ -178,7 +198,7 @@ static bool make_room(struct borders *b, const int32_t *ids, int length)
     for (;;) {
         struct prefix_node *through;
         int shared = prefix_common(b->tree, ids, length, &through);
-        size_t need = b->fixed_bytes + (size_t)((length - shared) / GRID) * b->page_bytes;
+        size_t need = b->fixed_bytes + (size_t)(length / GRID) * LINK_BYTES + (size_t)((length - shared) / GRID) * b->page_bytes;
         if (borders_bytes(b) + need <= b->budget) return true;
         if (!drop_least(b)) return false;
     }
@@ -263,6 +283,7 @@ lily_status borders_reserve(struct borders *b, struct seq *seq, int n, struct li
 void borders_use_disk(struct borders *b, struct disk *moved)
 {
     b->disk = moved;
+    keep_budget(b);
 }
 
 static int32_t *copy_ids(const struct saved *s)

@@ -2,8 +2,9 @@
  * The saved states of a model. Every sequence of the model may go on from any of them.
  *
  * Borders hold prefill state on the grid of 64 only (ARCHITECTURE.md, State). They are found by their tokens (run/prefix.h) and
- * kept under a budget of bytes that counts every KV page once. When room is needed the least valuable one goes: the fewest
- * tokens saved for each byte it alone holds, where a use raises the value and age lowers it.
+ * kept under a budget of bytes that counts every KV page once, and whatever else is resident for their sake: tokens, lists, the index
+ * of the disk cache and what is on its way there. When room is needed the least valuable one goes: the fewest tokens saved for each
+ * byte it alone holds, where a use raises the value and age lowers it.
  *
  * Threads: the engine thread; borders_list and the counters may be read by any. Lifetime: the model outlives the store.
  * Owned: borders_free.
@@ -22,7 +23,8 @@ struct borders *borders_new(struct model *m, size_t budget); /* bytes; 0: none a
 void borders_free(struct borders *b);                        /* NULL is fine */
 void borders_clear(struct borders *b);
 int borders_count(const struct borders *b);
-size_t borders_bytes(const struct borders *b);
+size_t borders_bytes(const struct borders *b); /* all that counts against the budget */
+void borders_beside(struct borders *b, size_t bytes); /* the present size of something of the caller's that counts, too */
 struct cache_counters *borders_counters(struct borders *b);
 
 /*

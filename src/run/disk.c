@@ -16,6 +16,7 @@
 #include "run/disk_impl.h"
 
 enum { HALF_LIFE = 64, MAX_HITS = 15 }; /* as in memory (run/borders.c) */
+enum { NODE_BYTES = 512 };              /* of the tree, the list and the heap for each state, beside its tokens */
 static const double pause_ms = 60e3;
 
 void disk_path(const struct disk *d, char kind, const char *chain, struct buf *out)
@@ -136,6 +137,13 @@ static bool make_room(struct disk *d, size_t bytes, double worth)
 void disk_keep_quota(struct disk *d)
 {
     (void)make_room(d, 0, 1e300);
+}
+
+size_t disk_memory(const struct disk *d)
+{
+    size_t tokens = (size_t)(prefix_tokens(d->tree) + d->saving.length) * sizeof(int32_t);
+    /* While one part is written the next one is filled: of two, one at most is a state. */
+    return (size_t)d->n * NODE_BYTES + tokens + (d->read_only ? 0 : d->opt.fixed_bytes + page_file_bytes(d));
 }
 
 /* ---- open, close ---- */
@@ -305,10 +313,16 @@ bool disk_save_begin(struct disk *d, const int32_t *ids, int length, int hits)
     return true;
 }
 
+static void free_buffer(struct saving *v)
+{
+    mem_big_free(v->buffer, v->buffer_bytes);
+    v->buffer = NULL;
+}
+
 static void end_save(struct disk *d)
 {
     free(d->saving.ids);
-    free(d->saving.buffer);
+    free_buffer(&d->saving);
     memset(&d->saving, 0, sizeof d->saving);
     disk_note_size(d);
 }
@@ -344,9 +358,13 @@ void *disk_save_buffer(struct disk *d)
     struct saving *v = &d->saving;
     struct state_file_id id = next_file(d);
     size_t payload = id.kind == STATE_FILE_PAGE ? d->opt.page_bytes : d->opt.fixed_bytes;
-    free(v->buffer);
-    v->buffer = mem_try(1, state_file_bytes(&id, payload));
-    if (v->buffer) return v->buffer + state_file_payload_at(&id);
+    void *buffer;
+    free_buffer(v);
+    if (mem_big(state_file_bytes(&id, payload), "a part of a saved state", &buffer, NULL) == LILY_OK) {
+        v->buffer = buffer;
+        v->buffer_bytes = state_file_bytes(&id, payload);
+        return v->buffer + state_file_payload_at(&id);
+    }
     disk_save_abort(d);
     return NULL;
 }

@@ -36,6 +36,7 @@ struct disk_options {
 
 lily_status disk_open(const struct disk_options *o, struct disk **out, struct lily_err *err);
 void disk_close(struct disk *d); /* NULL is fine; what was given for writing is written first */
+size_t disk_memory(const struct disk *d); /* bytes: the index, and the parts that may be on their way to the writer */
 
 /* The length of the deepest whole state that is a proper prefix of ids; 0: none. */
 int disk_depth(const struct disk *d, const int32_t *ids, int n);

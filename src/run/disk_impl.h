@@ -21,7 +21,8 @@ struct saving {
     int length;
     int at;       /* tokens whose pages are there or given; after them comes the state itself */
     char chain[CHAIN_HEX]; /* up to `at` */
-    uint8_t *buffer;       /* owned; the file that is being filled */
+    uint8_t *buffer;       /* owned (mem_big); (buffer_bytes) the file that is being filled */
+    size_t buffer_bytes;
     struct stored *state;
 };
 

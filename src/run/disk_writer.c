@@ -19,7 +19,7 @@ struct task {
     struct task *next;
     enum task_kind kind;
     char *path;    /* owned */
-    uint8_t *data; /* owned; (n) */
+    uint8_t *data; /* owned (mem_big); (n) */
     size_t n;
     bool last;
 };
@@ -39,7 +39,7 @@ struct disk_writer {
 
 static void free_task(struct task *t)
 {
-    free(t->data);
+    mem_big_free(t->data, t->n);
     free(t->path);
     free(t);
 }

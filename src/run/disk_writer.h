@@ -20,7 +20,7 @@ void disk_writer_free(struct disk_writer *w); /* NULL is fine */
 
 /* Whether one more part may be given to it. */
 bool disk_writer_has_room(struct disk_writer *w);
-/* Writes a file atomically. data is moved (malloc). `last`: the save is complete with it. */
+/* Writes a file atomically. data is moved (mem_big). `last`: the save is complete with it. */
 void disk_writer_put(struct disk_writer *w, const char *path, uint8_t *data, size_t n, bool last);
 void disk_writer_remove(struct disk_writer *w, const char *path);
 /* Sets the file's time of change to now: that of its last use. */

@@ -36,6 +36,11 @@ struct recent *recent_new(size_t max_bytes)
     return r;
 }
 
+size_t recent_bytes(const struct recent *r)
+{
+    return r->bytes;
+}
+
 static size_t bytes_of(const struct kept *k)
 {
     return sizeof *k->ids * (size_t)k->n;

@@ -36,6 +36,7 @@ struct recent_prompt {
 struct recent;
 struct recent *recent_new(size_t max_bytes); /* 0: none are kept */
 void recent_free(struct recent *r);          /* NULL is fine */
+size_t recent_bytes(const struct recent *r); /* of the prompts that are remembered now */
 /* Explains a prompt of which `reused` tokens were there, then remembers it. */
 void recent_add(struct recent *r, const struct recent_prompt *p, int reused, struct cache_miss *out);
 

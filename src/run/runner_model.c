@@ -93,7 +93,7 @@ static lily_status load(struct runner *r, struct lily_err *err)
     m->ld = (size_t)shape_logits_ld(model_shape(m->bundle->model));
     m->borders = borders_new(m->bundle->model, m->opt.cache_bytes);
     LILY_TRY(open_disk(m, err));
-    /* The texts of prompts are no states, but they stay within one percent of what those may take. */
+    /* The texts of prompts count as the states do (begin), so they may take little. */
     m->recent = recent_new(m->opt.cache_bytes / 128 < MAX_RECENT ? m->opt.cache_bytes / 128 : MAX_RECENT);
     LILY_TRY(aside_new(m->bundle->model, m->borders, m->opt.verify, &m->aside, err));
     m->logits = mem_try(n * m->ld, sizeof *m->logits);
@@ -162,6 +162,7 @@ static lily_status begin(struct runner *r, int slot, const struct job *job, stru
     note_hit(m, at->lane.length > 0);
     const struct recent_prompt p = {spec->ids, spec->n_ids, spec->marks, spec->n_marks, spec->owner};
     recent_add(m->recent, &p, at->lane.length, &result->miss);
+    borders_beside(m->borders, recent_bytes(m->recent));
     return LILY_OK;
 }
 
@@ -246,7 +247,8 @@ static lily_status tend(struct runner *r, bool idle, bool *more, struct lily_err
 
 static void read_ahead(struct runner *r, struct read_ahead *moved)
 {
-    aside_read_ahead(of(r)->aside, moved);
+    if (of(r)->opt.cache_bytes) aside_read_ahead(of(r)->aside, moved);
+    else read_ahead_free(moved); /* nothing of it would be kept */
 }
 
 static int states(struct runner *r, struct border_info *out, int max)

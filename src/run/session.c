@@ -44,8 +44,8 @@ static lily_status check_options(const struct model *m, const struct session_opt
 static size_t border_budget(struct model *m, int n)
 {
     const struct backend *be = model_backend(m);
-    size_t pages = (size_t)(model_plan(m)->ctx + GRID - 1) / GRID;
-    return (size_t)n * (be->ops->border_bytes(be) + 4096) + 2 * pages * (be->ops->page_bytes(be) + GRID * sizeof(int32_t));
+    size_t pages = (size_t)(model_plan(m)->ctx + GRID - 1) / GRID, lists = 8192 + pages * sizeof(void *);
+    return (size_t)n * (be->ops->border_bytes(be) + lists) + 2 * pages * (be->ops->page_bytes(be) + GRID * sizeof(int32_t));
 }
 
 lily_status session_new(struct model *m, const struct session_options *o, struct session **out, struct lily_err *err)

@@ -82,12 +82,13 @@ def turns(model, n, options):
 
 
 def resident(server):
-    with open("/proc/%d/status" % server.process.pid) as f:
-        fields = dict(line.split(":", 1) for line in f)
-    return (int(fields["RssAnon"].split()[0]) + int(fields["RssShmem"].split()[0])) * 1024
+    """Anonymous memory by the page tables; the sums in /proc/PID/status lag behind."""
+    with open("/proc/%d/smaps_rollup" % server.process.pid) as f:
+        fields = dict(line.split(":", 1) for line in f.readlines()[1:])
+    return int(fields["Anonymous"].split()[0]) * 1024
 
 
-def memory(model, mib, options, chats=48):
+def memory(model, mib, options, chats=24):
     """What a full cache adds to the resident memory, against the same requests without a cache."""
     out = {}
     for budget in (0, mib):

@@ -1,10 +1,12 @@
 /*
- * Memory: 100 decode steps allocate nothing, and what a run of the demo model keeps resident stays within its plan.
+ * Memory: 100 decode steps allocate nothing, what a run of the demo model keeps resident stays within its plan, and saved states take
+ * what they are counted for.
  */
 #include "unit/testing.h"
 
 #include <stdatomic.h>
 
+#include "run/borders.h"
 #include "run/session.h"
 #include "support/golden.h"
 
@@ -110,9 +112,78 @@ static void test_resident_within_plan(void **state)
 #endif
 }
 
+#ifndef SANITIZED
+/* Of this process, from its page tables; the counters of statm lag behind. */
+static long anonymous_bytes(void)
+{
+    char line[256];
+    long kb = -1;
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    while (f && kb < 0 && fgets(line, sizeof line, f))
+        if (strncmp(line, "Anonymous:", 10) == 0) kb = strtol(line + 10, NULL, 10);
+    if (f) fclose(f);
+    return kb < 0 ? -1 : kb * 1024;
+}
+
+enum { BUDGET = 16 << 20, SLACK = BUDGET / 100, LONGEST = 16 * GRID };
+
+/* Saves states of many lengths, some with a common beginning, until most of them were dropped again. True numbers all the way. */
+static void fill(struct model *m, struct borders *b, struct seq *seq, long base)
+{
+    static int32_t ids[LONGEST];
+    struct lily_err err = {0};
+    struct backend *be = model_backend(m);
+    long real = 0;
+    for (int k = 0; k < 48; k++) {
+        int length = GRID * (1 + k * 7 % 16), common = k % 3 ? 0 : GRID * 4;
+        for (int i = 0; i < LONGEST; i++) ids[i] = i < common ? i : (i * 31 + k * 7) % 8000;
+        assert_ok(be->ops->seq_fill(be, seq, length, (uint64_t)k, &err));
+        assert_ok(borders_save(b, seq, ids, length, &err));
+        be->ops->seq_reset(be, seq);
+        real = anonymous_bytes() - base;
+        assert_true(borders_bytes(b) <= BUDGET);
+        if (base) assert_true(real <= (long)borders_bytes(b) + SLACK);
+    }
+    assert_true(borders_counters(b)->dropped > 20);
+    if (base) assert_true(real >= (long)borders_bytes(b) * 97 / 100);
+    printf("saved states: %zu bytes counted, %ld resident\n", borders_bytes(b), base ? real : 0);
+}
+#endif
+
+static void test_saved_states_take_what_is_counted(void **state)
+{
+    (void)state;
+#ifdef SANITIZED
+    TEST_SKIP("a sanitizer's allocator is in place");
+#else
+    if (anonymous_bytes() < 0) TEST_SKIP("the system does not say what is resident (smaps_rollup)");
+    struct lily_err err = {0};
+    struct model_options o;
+    struct model *m;
+    struct seq *seq;
+    model_options_init(&o);
+    o.plan.ctx = LONGEST;
+    o.plan.border_bytes = BUDGET;
+    assert_ok(model_open("models/demo", &o, &m, &err));
+    struct backend *be = model_backend(m);
+    struct borders *b = borders_new(m, BUDGET);
+    assert_ok(be->ops->seq_new(be, &seq, &err));
+    fill(m, b, seq, 0);
+    borders_clear(b);
+    long base = anonymous_bytes();
+    fill(m, b, seq, base);
+    borders_clear(b);
+    assert_true(anonymous_bytes() - base <= SLACK); /* all of it went back */
+    borders_free(b);
+    be->ops->seq_free(be, seq);
+    model_close(m);
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_decode_allocates_nothing),
-                                       cmocka_unit_test(test_resident_within_plan)};
+                                       cmocka_unit_test(test_resident_within_plan),
+                                       cmocka_unit_test(test_saved_states_take_what_is_counted)};
     return RUN_TESTS(tests);
 }

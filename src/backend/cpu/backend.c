@@ -114,7 +114,7 @@ static size_t border_bytes(const struct backend *be)
 
 static size_t page_bytes(const struct backend *be)
 {
-    return ((const struct cpu_backend *)be)->states.page_bytes;
+    return ((const struct cpu_backend *)be)->states.pages.page_bytes;
 }
 
 static void seq_share(struct backend *be, struct seq *s, const struct border *b, int n)

@@ -31,7 +31,7 @@ lily_status cpu_seq_fill(struct backend *be, struct seq *s, int n, uint64_t seed
     for (int page = 0; page < s->n_pages; page++) {
         uint8_t *data = (uint8_t *)(uintptr_t)s->pages[page]; /* new pages, held by this sequence alone */
         uint32_t page_seed = (uint32_t)seed ^ (uint32_t)page * 0x85ebca6bu;
-        size_t elements = p->page_bytes / (p->kv_bf16 ? 2 : 4);
+        size_t elements = p->pages.page_bytes / (p->kv_bf16 ? 2 : 4);
         if (p->kv_bf16)
             for (size_t i = 0; i < elements; i++) ((uint16_t *)(void *)data)[i] = bf16_from_f32(plausible(page_seed, (uint32_t)i));
         else

@@ -1,7 +1,6 @@
 /* Sequence state: pages, recurrent and convolution memory, borders. */
 #include "backend/cpu/state.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,26 +8,22 @@
 #include "base/mem.h"
 #include "base/num.h"
 
+static const uint8_t *page_new(struct state_pool *p)
+{
+    if (p->used + p->pages.page_bytes > p->budget) return NULL;
+    const uint8_t *page = kv_page_new(&p->pages);
+    if (page) p->used += p->pages.page_bytes;
+    return page;
+}
+
 static void page_unref(struct state_pool *p, const uint8_t *page)
 {
-    int i = (int)((size_t)(page - p->region) / p->page_bytes);
-    if (--p->refs[i]) return;
-    p->free_list[p->n_free++] = i;
-    p->used -= p->page_bytes;
+    if (kv_page_unref(&p->pages, page)) p->used -= p->pages.page_bytes;
 }
 
 static void page_ref(struct state_pool *p, const uint8_t *page)
 {
-    p->refs[(size_t)(page - p->region) / p->page_bytes]++;
-}
-
-static const uint8_t *page_new(struct state_pool *p)
-{
-    if (!p->n_free || p->used + p->page_bytes > p->budget) return NULL;
-    int i = p->free_list[--p->n_free];
-    p->refs[i] = 1;
-    p->used += p->page_bytes;
-    return p->region + (size_t)i * p->page_bytes;
+    kv_page_ref(&p->pages, page);
 }
 
 lily_status state_pool_init(struct state_pool *p, const struct model_shape *shape, bool kv_bf16, size_t budget,
@@ -38,28 +33,13 @@ lily_status state_pool_init(struct state_pool *p, const struct model_shape *shap
     p->shape = shape;
     p->kv_bf16 = kv_bf16;
     p->head_bytes = (size_t)GRID * HEAD_DIM * (kv_bf16 ? 2 : 4);
-    p->page_bytes = (size_t)shape->n_full * (size_t)shape->n_kv_heads * 2 * p->head_bytes;
     p->budget = budget;
-    size_t n = p->page_bytes ? budget / p->page_bytes : 0;
-    p->max_pages = n < INT_MAX / 2 ? (int)n : INT_MAX / 2;
-    void *region;
-    LILY_TRY(mem_big((size_t)p->max_pages * p->page_bytes, "the KV cache", &region, err));
-    p->region = region;
-    p->refs = mem_new(sizeof *p->refs * (size_t)p->max_pages);
-    p->free_list = mem_new(sizeof *p->free_list * (size_t)p->max_pages);
-    while (p->n_free < p->max_pages) { /* the lowest page is taken first */
-        p->free_list[p->n_free] = p->max_pages - 1 - p->n_free;
-        p->n_free++;
-    }
-    return LILY_OK;
+    return kv_pages_init(&p->pages, (size_t)shape->n_full * (size_t)shape->n_kv_heads * 2 * p->head_bytes, budget, err);
 }
 
 void state_pool_free(struct state_pool *p)
 {
-    mem_big_free(p->region, (size_t)p->max_pages * p->page_bytes);
-    free(p->refs);
-    free(p->free_list);
-    memset(p, 0, sizeof *p);
+    kv_pages_free(&p->pages);
 }
 
 static size_t recurrent_bytes(const struct state_pool *p)
@@ -72,25 +52,29 @@ static size_t conv_bytes(const struct state_pool *p)
     return shape_conv_floats(p->shape) * sizeof(float);
 }
 
-/* Both fixed states in one block, so that a border is one allocation. */
+/*
+ * Both fixed states in one block, so that a border is one allocation: a mapping of its own, since in a heap of small things what
+ * is freed would stay resident.
+ */
 static lily_status alloc_fixed(struct state_pool *p, float **recurrent, float **conv, struct lily_err *err)
 {
-    size_t n = recurrent_bytes(p) + conv_bytes(p), rounded = (n + 63) / 64 * 64;
+    size_t n = recurrent_bytes(p) + conv_bytes(p);
+    void *block;
     if (p->used + n > p->budget)
         LILY_FAIL(err, LILY_ERR_MEMORY, "the memory for states is used up: %zu of %zu bytes, %zu more needed", p->used,
                   p->budget, n);
-    float *block = aligned_alloc(64, rounded ? rounded : 64);
-    if (!block) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for a sequence's state: %zu bytes", n);
+    LILY_TRY(mem_big(n, "a sequence's state", &block, err));
     p->used += n;
     *recurrent = block;
-    *conv = block + shape_recurrent_floats(p->shape);
+    *conv = *recurrent + shape_recurrent_floats(p->shape);
     return LILY_OK;
 }
 
 static void free_fixed(struct state_pool *p, float *recurrent)
 {
-    free(recurrent);
-    p->used -= recurrent_bytes(p) + conv_bytes(p);
+    size_t n = recurrent_bytes(p) + conv_bytes(p);
+    mem_big_free(recurrent, n);
+    p->used -= n;
 }
 
 static void copy_fixed(const struct state_pool *p, float *to, const float *from)
@@ -218,7 +202,7 @@ void state_seq_share(struct seq *s, const struct border *b, int n)
 void state_border_export(const struct border *b, int part, void *out)
 {
     if (part == BORDER_FIXED) memcpy(out, b->recurrent, state_border_bytes(b->pool));
-    else memcpy(out, b->pages[part], b->pool->page_bytes);
+    else memcpy(out, b->pages[part], b->pool->pages.page_bytes);
 }
 
 /* The parts that are read; the border is released by the caller when one cannot be. */
@@ -230,7 +214,7 @@ static lily_status import_parts(struct border *b, int first, const struct border
         if (!page) LILY_FAIL(err, LILY_ERR_MEMORY, "no KV page left for a saved state: %zu of %zu bytes are in use", p->used, p->budget);
         b->pages[b->n_pages++] = page;
     }
-    for (int i = first; i < b->n_pages; i++) LILY_TRY(src->read(src->ctx, i, (void *)(uintptr_t)b->pages[i], p->page_bytes, err));
+    for (int i = first; i < b->n_pages; i++) LILY_TRY(src->read(src->ctx, i, (void *)(uintptr_t)b->pages[i], p->pages.page_bytes, err));
     return src->read(src->ctx, BORDER_FIXED, b->recurrent, state_border_bytes(p), err);
 }
 

@@ -6,8 +6,7 @@
  * (64, 256) of bf16 or fp32. Borders lie on the grid of 64, so a shared page is always full and never written again; a
  * sequence writes only into pages that it alone holds.
  *
- * All pages lie in one region that is reserved at the start and becomes resident as it is used, so that a decode step
- * allocates nothing. Pages and the fixed states of sequences and borders count against one budget. Engine thread only.
+ * Pages and the fixed states of sequences and borders count against one budget. Engine thread only.
  */
 #ifndef LILY_BACKEND_CPU_STATE_H
 #define LILY_BACKEND_CPU_STATE_H
@@ -16,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/cpu/pages.h"
 #include "base/err.h"
 #include "spec/shape.h"
 
@@ -24,13 +24,8 @@ struct state_pool {
     const struct model_shape *shape; /* borrowed */
     bool kv_bf16;
     size_t head_bytes;   /* (64, 256) elements: K or V of one head */
-    size_t page_bytes;   /* of one page */
     size_t budget, used; /* bytes that states may take, and take now */
-    uint8_t *region;     /* owned (mem_big): max_pages pages */
-    int max_pages;
-    int *refs;      /* owned; (max_pages) references to each page */
-    int *free_list; /* owned; (max_pages) the first n_free are numbers of unused pages */
-    int n_free;
+    struct kv_pages pages;
 };
 
 struct seq {

@@ -37,7 +37,7 @@ static lily_status read_part(void *ctx, int part, void *out, size_t n, struct li
     struct source *s = ctx;
     s->reads++;
     if (part == s->fails) LILY_FAIL(err, LILY_ERR_IO, "part %d cannot be read", part);
-    assert_int_equal(n, part == BORDER_FIXED ? state_border_bytes(s->from->pool) : s->from->pool->page_bytes);
+    assert_int_equal(n, part == BORDER_FIXED ? state_border_bytes(s->from->pool) : s->from->pool->pages.page_bytes);
     state_border_export(s->from, part, out);
     return LILY_OK;
 }
@@ -47,7 +47,7 @@ static void assert_equal_borders(const struct border *a, const struct border *b)
     assert_int_equal(a->length, b->length);
     assert_int_equal(a->n_pages, b->n_pages);
     assert_memory_equal(a->recurrent, b->recurrent, state_border_bytes(a->pool));
-    for (int i = 0; i < a->n_pages; i++) assert_memory_equal(a->pages[i], b->pages[i], a->pool->page_bytes);
+    for (int i = 0; i < a->n_pages; i++) assert_memory_equal(a->pages[i], b->pages[i], a->pool->pages.page_bytes);
 }
 
 static void test_import(void **state)
@@ -68,7 +68,7 @@ static void test_import(void **state)
     assert_ok(state_border_import(&p, &(struct border_shape){ROWS, b, 2}, &src, &shared, &err));
     assert_equal_borders(b, shared);
     assert_ptr_equal(shared->pages[1], b->pages[1]);
-    assert_int_equal(p.used - before, p.page_bytes + state_border_bytes(&p));
+    assert_int_equal(p.used - before, p.pages.page_bytes + state_border_bytes(&p));
     state_seq_free(s);
     state_border_free(b);
     assert_equal_borders(whole, shared); /* the shared pages live on */
@@ -95,7 +95,7 @@ static void test_import_fails(void **state)
     from.fails = BORDER_FIXED;
     assert_int_equal(state_border_import(&p, &(struct border_shape){ROWS, NULL, 0}, &src, &out, &err), LILY_ERR_IO);
     assert_int_equal(p.used, before);
-    p.budget = p.used + state_border_bytes(&p) + p.page_bytes; /* room for one page of three */
+    p.budget = p.used + state_border_bytes(&p) + p.pages.page_bytes; /* room for one page of three */
     from.fails = 99;
     assert_int_equal(state_border_import(&p, &(struct border_shape){ROWS, NULL, 0}, &src, &out, &err), LILY_ERR_MEMORY);
     assert_int_equal(p.used, before);
@@ -116,10 +116,10 @@ static void test_share(void **state)
     assert_ok(state_border_save(a, &border, &err));
     size_t before = p.used;
     state_seq_share(b, border, 2);
-    assert_int_equal(before - p.used, 2 * p.page_bytes);
+    assert_int_equal(before - p.used, 2 * p.pages.page_bytes);
     state_seq_share(b, border, 3);
     state_seq_share(b, border, 3);
-    assert_int_equal(before - p.used, 3 * p.page_bytes);
+    assert_int_equal(before - p.used, 3 * p.pages.page_bytes);
     state_seq_free(a);
     state_border_free(border);
     for (int i = 0; i < 3; i++) assert_non_null(b->pages[i]);

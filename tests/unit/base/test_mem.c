@@ -91,6 +91,25 @@ static void a_big_block_that_is_refused_names_its_use(void **state)
     assert_int_equal(mem_big(SIZE_MAX, "x", &p, NULL), LILY_ERR_MEMORY);
 }
 
+static void what_is_dropped_of_a_sparse_block_reads_as_zero(void **state)
+{
+    (void)state;
+    struct lily_err err = {0};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 4 * page;
+    void *p;
+    assert_ok(mem_sparse(n, "test", &p, &err));
+    unsigned char *bytes = p;
+    for (size_t i = 0; i < n; i++) assert_int_equal(bytes[i], 0);
+    memset(bytes, 7, n);
+    mem_sparse_drop(bytes + page, 2 * page);
+    for (size_t i = 0; i < n; i++) assert_int_equal(bytes[i], i / page == 1 || i / page == 2 ? 0 : 7);
+    mem_sparse_drop(bytes + 1, page - 2); /* no whole page: nothing need go, and nothing beside it may */
+    assert_int_equal(bytes[0], 7);
+    assert_int_equal(bytes[page - 1], 7);
+    mem_big_free(p, n);
+    assert_int_equal(mem_sparse(SIZE_MAX, "x", &p, NULL), LILY_ERR_MEMORY);
+}
+
 static void exhausting_small_memory_ends_the_process_with_a_message(void **state)
 {
     (void)state;
@@ -122,6 +141,7 @@ int main(void)
         cmocka_unit_test(try_refuses_overflow_and_the_impossible),
         cmocka_unit_test(big_blocks_are_zeroed_and_aligned),
         cmocka_unit_test(a_big_block_that_is_refused_names_its_use),
+        cmocka_unit_test(what_is_dropped_of_a_sparse_block_reads_as_zero),
         cmocka_unit_test(exhausting_small_memory_ends_the_process_with_a_message),
     };
     return RUN_TESTS(tests);
