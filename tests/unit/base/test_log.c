@@ -3,12 +3,19 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 static char seen[8192];
+static double now_ms;
+
+/* In place of the library's: time passes when a test says so, whatever the machine does meanwhile. */
+double clock_ms(void)
+{
+    return now_ms;
+}
 
 /* Runs fn with stderr going into write_fd and collects from read_fd what it printed. */
 static void capture(void (*fn)(void), int read_fd, int write_fd)
@@ -46,12 +53,6 @@ static bool on_terminal(void (*fn)(void))
     if (slave < 0) return false;
     capture(fn, master, slave);
     return true;
-}
-
-static void wait_ms(long ms)
-{
-    struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&pause, NULL);
 }
 
 static void say_both(void)
@@ -104,8 +105,9 @@ static void slow_work(void)
     struct progress p;
     progress_begin(&p, "loading", 4e9, "B");
     progress_at(&p, 1e9);
-    wait_ms(300);
+    now_ms += 300;
     progress_at(&p, 2e9);
+    now_ms += 99;
     progress_at(&p, 2.1e9); /* too soon after the last drawing */
     log_note("between");
     progress_end(&p);
@@ -115,7 +117,15 @@ static void fast_work(void)
 {
     struct progress p;
     progress_begin(&p, "loading", 10, "layers");
-    for (int i = 0; i <= 10; i++) progress_at(&p, i);
+    for (int i = 0; i <= 10; i++, now_ms += 24) progress_at(&p, i);
+    progress_end(&p);
+}
+
+static void long_work(void)
+{
+    struct progress p;
+    progress_begin(&p, "long", 10, "layers");
+    for (int i = 0; i <= 10; i++, now_ms += 50) progress_at(&p, i);
     progress_end(&p);
 }
 
@@ -123,7 +133,7 @@ static void odd_work(void)
 {
     struct progress p;
     progress_begin(&p, "odd", 0, "steps");
-    wait_ms(300);
+    now_ms += 300;
     progress_at(&p, 5); /* more than all there is */
     progress_end(&p);
     progress_end(&p);
@@ -155,6 +165,16 @@ static void a_bar_on_the_terminal_is_drawn_and_wiped(void **state)
     assert_non_null(strstr(note + 3, "\r\033[K")); /* wiped at the end */
 }
 
+static void a_bar_is_drawn_again_as_work_goes_on(void **state)
+{
+    (void)state;
+    if (!on_terminal(long_work)) TEST_SKIP("no pseudo terminal here");
+    int drawn = 0;
+    for (const char *at = seen; (at = strstr(at, "\rlong")); at++) drawn++;
+    assert_int_equal(drawn, 3); /* after 250, 350 and 450 ms */
+    assert_non_null(strstr(seen, "90% 9 layers of 10 layers, 20 layers/s"));
+}
+
 static void fast_work_and_quiet_draw_nothing(void **state)
 {
     (void)state;
@@ -179,6 +199,7 @@ int main(void)
         cmocka_unit_test(a_long_message_is_cut_at_a_line),
         cmocka_unit_test(no_bar_off_the_terminal),
         cmocka_unit_test(a_bar_on_the_terminal_is_drawn_and_wiped),
+        cmocka_unit_test(a_bar_is_drawn_again_as_work_goes_on),
         cmocka_unit_test(fast_work_and_quiet_draw_nothing),
         cmocka_unit_test(more_than_everything_is_all),
     };
