@@ -66,6 +66,7 @@ static lily_status read_stream(FILE *f, const char *name, struct buf *out, struc
     size_t n;
     while ((n = fread(chunk, 1, sizeof chunk, f)) > 0) {
         if (out->len + n > MAX_INPUT_BYTES) LILY_FAIL(err, LILY_ERR_LIMIT, "%s has more than %d MB", name, MAX_INPUT_BYTES >> 20);
+        if (!buf_try_reserve(out, n)) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %s (%zu bytes so far)", name, out->len + n);
         buf_add(out, chunk, n);
     }
     if (ferror(f)) LILY_FAIL(err, LILY_ERR_IO, "cannot read %s: %s", name, strerror(errno));
@@ -79,12 +80,17 @@ lily_status read_stdin(struct buf *out, struct lily_err *err)
 
 lily_status read_input(const char *path, struct buf *out, struct lily_err *err)
 {
-    struct stat sb;
+    struct stat sb = {0};
+    lily_status st;
     if (strcmp(path, "-") == 0) return read_stdin(out, err);
-    if (stat(path, &sb) != 0 || !S_ISFIFO(sb.st_mode)) return file_read(path, MAX_INPUT_BYTES, out, err);
+    if (stat(path, &sb) != 0 || !S_ISFIFO(sb.st_mode)) {
+        st = file_read(path, MAX_INPUT_BYTES, out, err);
+        if (st != LILY_OK && S_ISCHR(sb.st_mode)) err_hint(err, "the name - stands for stdin");
+        return st;
+    }
     FILE *f = fopen(path, "re");
     if (!f) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
-    lily_status st = read_stream(f, path, out, err);
+    st = read_stream(f, path, out, err);
     fclose(f);
     return st;
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mem.h"
+
 #define SHRUNK "a model file became shorter, or unreadable, while it was read"
 #define SHRUNK_HINT "do not change a checkpoint that is in use; a download must be complete"
 
@@ -34,6 +36,13 @@ static void on_bus_error(int sig, siginfo_t *info, void *context)
     _exit(1);
 }
 
+/* The message is out: many small things have filled the memory. */
+static void on_memory_gone(void)
+{
+    if (as_json) put(STDOUT_FILENO, "{\"error\":{\"message\":\"not enough memory\",\"hint\":null}}\n");
+    _exit(1);
+}
+
 /* Opened the wrong way round, so that using one still fails as a closed one does. */
 static void occupy_descriptors(void)
 {
@@ -52,6 +61,7 @@ void process_init(void)
     a.sa_flags = SA_SIGINFO;
     sigemptyset(&a.sa_mask);
     sigaction(SIGBUS, &a, NULL);
+    mem_on_end(on_memory_gone);
 }
 
 void process_interrupted(void)

@@ -69,15 +69,10 @@ static void question_free(struct question *q)
 static lily_status read_text(const char *word, struct buf *out, struct lily_err *err)
 {
     bool piped = !isatty(STDIN_FILENO);
-    if (word) buf_addz(out, word);
-    if (piped) {
-        struct buf in = {0};
-        lily_status st = read_stdin(&in, err);
-        if (st == LILY_OK && word && in.len) buf_addz(out, "\n\n");
-        if (st == LILY_OK) buf_add(out, buf_str(&in), in.len);
-        buf_free(&in);
-        if (st != LILY_OK) return st;
-    }
+    if (word) buf_printf(out, piped ? "%s\n\n" : "%s", word);
+    size_t before = out->len;
+    if (piped) LILY_TRY(read_stdin(out, err));
+    if (word && piped && out->len == before) out->data[out->len -= 2] = 0; /* nothing came: no blank line */
     if (out->len) return LILY_OK;
     err_set(err, LILY_ERR_USAGE, piped ? "run: no prompt: stdin was empty" : "run: no prompt");
     err_hint(err, "give a PROMPT, pipe a text in, or use lily chat");
@@ -105,8 +100,7 @@ static lily_status ask(const struct run_args *a, int n, char **words, struct que
     if (a->raw) return LILY_OK;
     q->messages = json_new_array();
     if (a->system) json_add(q->messages, chat_message("system", a->system, strlen(a->system)));
-    json_add(q->messages, chat_message("user", buf_str(&q->text), q->text.len));
-    return LILY_OK;
+    return chat_message_add(q->messages, "user", &q->text, err);
 }
 
 static lily_status make_prompt(const struct run_args *a, const struct bundle *b, const struct question *q, struct prompt *out,

@@ -25,8 +25,8 @@ TOKENIZER_JSON := $(BUILD)/tests/tokenizer/tokenizer.json
 $(TOKENIZER_JSON): tests/data/tokenizer/Qwen3.6-35B-A3B-4bit.tokenizer.json.xz
 	@mkdir -p $(@D); xz -dc $< >$@
 $(filter $(BUILD)/tests/unit/text/% $(BUILD)/tests/unit/chat/%,$(TEST_BIN)): | $(TOKENIZER_JSON)
-# Fault programs fail these calls of the library on demand (tests/fault/inject.h).
-WRAPPED := mem_try mem_try_resize mmap open read write fsync rename mkostemp pthread_create
+# Fault programs fail or watch these calls of the library (tests/fault/inject.h).
+WRAPPED := mem_new mem_resize mem_dup mem_try mem_try_resize mmap open read write fsync rename mkostemp pthread_create
 $(filter $(BUILD)/tests/fault/%,$(TEST_BIN)): WRAP := $(WRAPPED:%=-Wl,--wrap=%)
 $(KERNELS): $(call to_obj,$(KERNEL_SRC)) $(BUILD)/liblily.a
 	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) -o $@

@@ -53,9 +53,17 @@ bool buf_try_reserve(struct buf *b, size_t extra)
     return data != NULL;
 }
 
+/* Room for n more bytes, or false where that may fail and does. */
+static bool room(struct buf *b, size_t n)
+{
+    if (!b->tries) buf_reserve(b, n);
+    else if (!b->failed) b->failed = !buf_try_reserve(b, n);
+    return !b->failed;
+}
+
 void buf_add(struct buf *b, const void *data, size_t n)
 {
-    buf_reserve(b, n);
+    if (!room(b, n)) return;
     if (n) memcpy(b->data + b->len, data, n);
     b->len += n;
     b->data[b->len] = 0;
@@ -78,12 +86,17 @@ void buf_printf(struct buf *b, const char *fmt, ...)
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    if (n > 0) {
-        buf_reserve(b, (size_t)n);
+    if (n > 0 && room(b, (size_t)n)) {
         vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
         b->len += (size_t)n;
     }
     va_end(again);
+}
+
+lily_status buf_check(const struct buf *b, const char *what, struct lily_err *err)
+{
+    if (b->failed) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %s: its first %zu bytes fit", what, b->len);
+    return LILY_OK;
 }
 
 const char *buf_str(const struct buf *b)

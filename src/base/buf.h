@@ -1,7 +1,7 @@
 /*
  * A growable byte buffer that is always NUL-terminated, for text that is built piece by piece.
  *
- * Owned: buf_free releases it. Thread: one at a time. Zero-initialised is a valid empty buffer.
+ * Owned: buf_free releases it, and makes it a buffer without `tries` again. Thread: one at a time. Zero-initialised is a valid empty buffer.
  */
 #ifndef LILY_BASE_BUF_H
 #define LILY_BASE_BUF_H
@@ -9,10 +9,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/err.h"
+
 struct buf {
     char *data; /* owned; NULL while empty and never grown */
     size_t len; /* bytes in use, without the NUL */
     size_t cap;
+    bool tries;  /* for text whose size comes from outside: lack of memory does not end the process, but sets `failed` */
+    bool failed; /* the text lacks what came since memory was refused; until buf_free */
 };
 
 void buf_free(struct buf *b);
@@ -25,5 +29,7 @@ void buf_addc(struct buf *b, char c);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *buf_str(const struct buf *b); /* view, valid until the next change; "" when empty */
 char *buf_take(struct buf *b);            /* moves the text to the caller (free()); the buffer is empty again */
+/* LILY_ERR_MEMORY that names `what` when the text has failed. */
+lily_status buf_check(const struct buf *b, const char *what, struct lily_err *err);
 
 #endif

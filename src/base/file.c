@@ -69,7 +69,10 @@ lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struc
         close(fd);
         LILY_FAIL(err, LILY_ERR_LIMIT, "%s: %zu bytes, at most %zu are accepted", path, size, max_bytes);
     }
-    buf_reserve(out, size);
+    if (!buf_try_reserve(out, size)) {
+        close(fd);
+        LILY_FAIL(err, LILY_ERR_MEMORY, "%s: not enough memory for its %zu bytes", path, size);
+    }
     size_t got = 0;
     while (got < size) {
         ssize_t n = read(fd, out->data + out->len, size - got);

@@ -8,9 +8,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+static void (*ending)(void);
+
+void mem_on_end(void (*fn)(void))
+{
+    ending = fn;
+}
+
 static void die(size_t n)
 {
-    fprintf(stderr, "lily: out of memory (%zu bytes)\n", n);
+    fprintf(stderr, "lily: not enough memory: %zu bytes were refused by the system\n", n);
+    if (ending) ending();
     abort();
 }
 

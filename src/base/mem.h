@@ -1,7 +1,7 @@
 /*
  * Heap memory. Small host allocations (mem_new, mem_dup…) end the process with a message when memory is exhausted:
  * nothing sensible can be done for a few bytes. Everything whose size comes from a file, a request or a model goes
- * through mem_try or mem_big, which can fail. Any thread.
+ * through mem_try or mem_big, or a buffer that tries (base/buf.h), which can fail. Any thread.
  */
 #ifndef LILY_BASE_MEM_H
 #define LILY_BASE_MEM_H
@@ -14,6 +14,7 @@ void *mem_new(size_t n_bytes);                  /* zeroed; owned by the caller, 
 void *mem_resize(void *p, size_t n_bytes);      /* realloc that never returns NULL */
 char *mem_dup(const char *s, size_t n);         /* copy of n bytes plus a NUL; owned by the caller */
 char *mem_dupz(const char *s);                  /* copy of a C string; owned by the caller */
+void mem_on_end(void (*fn)(void));              /* how a program ends after that message, from any thread; without: abort */
 void *mem_try(size_t n, size_t size);           /* zeroed n*size bytes, or NULL on overflow or lack of memory */
 void *mem_try_resize(void *p, size_t n, size_t size); /* realloc to n*size bytes, or NULL likewise: then p is as before */
 

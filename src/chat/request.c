@@ -137,27 +137,28 @@ static lily_status add_system_text(const struct json *message, size_t i, struct 
     return LILY_OK;
 }
 
-static struct json *system_message(const struct buf *text)
+static lily_status add_system_message(struct json *messages, const struct buf *text, struct lily_err *err)
 {
     struct json *m = json_new_object();
     json_put(m, "role", json_new_string("system"));
-    json_put(m, "content", json_new_text(buf_str(text), text->len));
-    return m;
+    json_add(messages, m);
+    return json_put_text(m, "content", text, err);
 }
 
 /* Joins the first n messages, which are system or developer, to one. */
 static lily_status fold_leading(const struct json *messages, size_t n, struct json *out, struct lily_err *err)
 {
-    struct buf all = {0}, one = {0};
+    struct buf all = {.tries = true}, one = {.tries = true};
     lily_status st = LILY_OK;
     for (size_t i = 0; i < n && st == LILY_OK; i++) {
         buf_clear(&one);
         st = add_system_text(json_at(messages, i), i, &one, err);
+        if (st == LILY_OK) st = buf_check(&one, "a system message", err);
         struct range r = py_strip((struct range){buf_str(&one), one.len});
         if (all.len && r.n) buf_addz(&all, "\n\n");
         buf_add(&all, r.s, r.n);
     }
-    if (st == LILY_OK && n > 0) json_add(out, system_message(&all));
+    if (st == LILY_OK && n > 0) st = add_system_message(out, &all, err);
     buf_free(&all);
     buf_free(&one);
     return st;
@@ -165,9 +166,9 @@ static lily_status fold_leading(const struct json *messages, size_t n, struct js
 
 static lily_status add_later_system(const struct json *message, size_t i, struct json *out, struct lily_err *err)
 {
-    struct buf text = {0};
+    struct buf text = {.tries = true};
     lily_status st = add_system_text(message, i, &text, err);
-    if (st == LILY_OK) json_add(out, system_message(&text));
+    if (st == LILY_OK) st = add_system_message(out, &text, err);
     buf_free(&text);
     return st;
 }

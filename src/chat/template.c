@@ -35,14 +35,24 @@ struct renderer {
 
 /* ---- segments and marks ---- */
 
+/* A list of n with room for one more; it is full at every power of two. NULL: the text has failed, which is checked at the end. */
+static void *room_for_one(struct rendering *r, void *list, int n, size_t size)
+{
+    if (n & (n - 1)) return list;
+    void *grown = mem_try_resize(list, n ? 2 * (size_t)n : 1, size);
+    if (!grown) r->text.failed = true;
+    return grown;
+}
+
 static void add_span(struct rendering *r, bool is_user)
 {
     if (r->n_spans > 0 && r->spans[r->n_spans - 1].is_user == is_user) {
         r->spans[r->n_spans - 1].end = r->text.len;
         return;
     }
-    if ((r->n_spans & (r->n_spans - 1)) == 0) /* full at every power of two */
-        r->spans = mem_resize(r->spans, (r->n_spans ? 2 * (size_t)r->n_spans : 1) * sizeof *r->spans);
+    struct segment_span *spans = room_for_one(r, r->spans, r->n_spans, sizeof *spans);
+    if (!spans) return;
+    r->spans = spans;
     r->spans[r->n_spans++] = (struct segment_span){r->text.len, is_user};
 }
 
@@ -74,8 +84,9 @@ static void emit_range(struct rendering *r, const struct rendering *from, struct
 
 static void add_mark(struct rendering *r, enum mark_kind kind)
 {
-    if ((r->n_marks & (r->n_marks - 1)) == 0)
-        r->marks = mem_resize(r->marks, (r->n_marks ? 2 * (size_t)r->n_marks : 1) * sizeof *r->marks);
+    struct mark *marks = room_for_one(r, r->marks, r->n_marks, sizeof *marks);
+    if (!marks) return;
+    r->marks = marks;
     r->marks[r->n_marks++] = (struct mark){kind, r->text.len};
 }
 
@@ -133,10 +144,9 @@ static lily_status add_part(struct renderer *w, const struct json *part, enum co
     }
     const struct json *text = json_get(part, "text");
     if (!text) return refuse(w, "Unexpected item type in content.", place);
-    struct buf printed = {0};
-    json_write_python_str(text, &printed);
-    emit_user(out, buf_str(&printed), printed.len);
-    buf_free(&printed);
+    size_t before = out->text.len;
+    json_write_python_str(text, &out->text);
+    if (out->text.len > before) add_span(out, true);
     return LILY_OK;
 }
 
@@ -158,7 +168,7 @@ static lily_status render_content(struct renderer *w, size_t i, enum content_use
         return refuse(w, "Unexpected content type.", place);
     }
     *trimmed = py_strip((struct range){buf_str(&out->text), out->text.len});
-    return LILY_OK;
+    return buf_check(&out->text, "a message", w->err);
 }
 
 /* ---- turns ---- */
@@ -170,7 +180,7 @@ static bool has_role(const struct renderer *w, size_t i, const char *role)
 
 static lily_status render_system(struct renderer *w, const struct json *tools)
 {
-    struct rendering content = {0};
+    struct rendering content = {.text.tries = true};
     struct range text = {"", 0};
     bool with_tools = tools && json_kind(tools) == JSON_ARRAY && json_size(tools) > 0, first = has_role(w, 0, "system");
     lily_status st = LILY_OK;
@@ -199,7 +209,7 @@ static lily_status find_last_query(struct renderer *w)
 {
     for (size_t i = w->n; i-- > 0;) {
         if (!has_role(w, i, "user")) continue;
-        struct rendering content = {0};
+        struct rendering content = {.text.tries = true};
         struct range text = {"", 0};
         lily_status st = render_content(w, i, CONTENT_SCAN, &content, &text);
         bool response = py_starts_with(text, "<tool_response>") && py_ends_with(text, "</tool_response>");
@@ -231,10 +241,11 @@ static void split_thinking(struct range *content, struct range *reasoning)
 static void emit_value(struct renderer *w, const struct json *value)
 {
     enum json_kind kind = json_kind(value);
+    size_t before = w->out->text.len;
     bool python_str = w->opt->version == TEMPLATE_QWEN35 && kind != JSON_ARRAY && kind != JSON_OBJECT;
     if (python_str || kind == JSON_STRING) json_write_python_str(value, &w->out->text);
     else json_write_python(value, &w->out->text);
-    if (w->out->text.len > w->out->spans[w->out->n_spans - 1].end) add_span(w->out, true);
+    if (w->out->text.len > before) add_span(w->out, true);
 }
 
 static void emit_arguments(struct renderer *w, const struct json *arguments)
@@ -382,7 +393,7 @@ static lily_status render_turn(struct renderer *w, size_t i, const struct render
 
 static lily_status render_message(struct renderer *w, size_t i)
 {
-    struct rendering content = {0};
+    struct rendering content = {.text.tries = true};
     struct range text = {"", 0};
     lily_status st = render_content(w, i, CONTENT_TURN, &content, &text);
     if (st == LILY_OK) st = render_turn(w, i, &content, text);
@@ -407,8 +418,10 @@ lily_status template_render(const struct json *messages, const struct json *tool
 {
     struct renderer w = {.out = out, .opt = opt, .messages = messages, .err = err};
     memset(out, 0, sizeof *out);
+    out->text.tries = true;
     if (messages && json_kind(messages) == JSON_ARRAY) w.n = json_size(messages);
     lily_status st = render_all(&w, tools);
+    if (st == LILY_OK) st = buf_check(&out->text, "the prompt's text", err);
     if (st != LILY_OK) rendering_free(out);
     return st;
 }

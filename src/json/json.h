@@ -81,6 +81,8 @@ struct json *json_new_array(void);
 struct json *json_new_object(void);
 void json_add(struct json *array, struct json *moved);
 void json_put(struct json *object, const char *key, struct json *moved); /* replaces */
+/* Puts a text whose size comes from outside: LILY_ERR_MEMORY when there is no room for it, or when it has failed already. */
+lily_status json_put_text(struct json *object, const char *key, const struct buf *text, struct lily_err *err);
 struct json *json_copy(const struct json *v);
 /* Shares the text and members of v, which must outlive it unchanged; cannot be added to. For large parts of a request. */
 struct json *json_new_view(const struct json *v);

@@ -140,7 +140,7 @@ static lily_status open_container(struct parser *ps, size_t *index)
     if (ps->depth == JSON_MAX_DEPTH) return fail_at(ps, ps->p, "nested deeper than 512 levels");
     if (ps->n_counts == ps->cap_counts) {
         size_t cap = ps->cap_counts ? ps->cap_counts * 2 : 64;
-        uint32_t *counts = realloc(ps->counts, cap * sizeof *counts);
+        uint32_t *counts = mem_try_resize(ps->counts, cap, sizeof *counts);
         if (!counts) LILY_FAIL(ps->err, LILY_ERR_MEMORY, "%s: not enough memory to read the JSON", ps->what);
         ps->counts = counts;
         ps->cap_counts = cap;

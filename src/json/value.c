@@ -178,17 +178,26 @@ static struct json *new_node(enum json_kind kind)
     return v;
 }
 
-/* A node and its text in one allocation. */
-static struct json *new_text_node(enum json_kind kind, const char *s, size_t n)
+/* A node and its text in one block of text_node_size(n) zeroed bytes. */
+static struct json *fill_text_node(struct json *v, enum json_kind kind, const char *s, size_t n)
 {
-    assert(n <= UINT32_MAX);
-    struct json *v = mem_new(sizeof *v + n + 1);
     char *text = (char *)(v + 1);
     if (n) memcpy(text, s, n);
     v->kind = (uint8_t)kind;
     v->n = (uint32_t)n;
     v->u.s = text;
     return v;
+}
+
+static size_t text_node_size(size_t n)
+{
+    assert(n <= UINT32_MAX);
+    return sizeof(struct json) + n + 1;
+}
+
+static struct json *new_text_node(enum json_kind kind, const char *s, size_t n)
+{
+    return fill_text_node(mem_new(text_node_size(n)), kind, s, n);
 }
 
 struct json *json_new_null(void)
@@ -304,6 +313,19 @@ void json_put(struct json *object, const char *key, struct json *moved)
     }
     if (!(object->flags & NODE_OPEN) || object->n == object->u.table->cap) grow_object(object);
     node_append(object, (struct json_member){mem_dup(key, len), moved, (uint32_t)len, hash, true});
+}
+
+lily_status json_put_text(struct json *object, const char *key, const struct buf *text, struct lily_err *err)
+{
+    struct buf repaired = {.tries = true};
+    struct json *v = NULL;
+    lily_status st = buf_check(text, key, err);
+    utf8_add_repaired(&repaired, buf_str(text), text->len);
+    if (st == LILY_OK && !repaired.failed) v = mem_try(1, text_node_size(repaired.len));
+    if (st == LILY_OK && !v) st = err_set(err, LILY_ERR_MEMORY, "not enough memory for %s of %zu bytes", key, text->len);
+    if (v) json_put(object, key, fill_text_node(v, JSON_STRING, buf_str(&repaired), repaired.len));
+    buf_free(&repaired);
+    return st;
 }
 
 struct json *json_copy(const struct json *v)

@@ -160,11 +160,14 @@ lily_status lily_tokenize(const lily_model *m, const char *text, size_t n, int s
 lily_status lily_detokenize(const lily_model *m, const int32_t *ids, size_t n_ids, int special, char **text, size_t *n,
                             struct lily_err *err)
 {
-    struct buf out = {0};
+    struct buf out = {.tries = true};
     for (size_t i = 0; i < n_ids; i++)
         if (ids[i] < 0 || ids[i] >= m->bundle.n_tokens)
             LILY_FAIL(err, LILY_ERR_USAGE, "id %zu is %d, expected 0 to %d", i, (int)ids[i], m->bundle.n_tokens - 1);
     tokenizer_decode(m->bundle.tokenizer, ids, n_ids, special != 0, &out);
+    lily_status st = buf_check(&out, "the text", err);
+    if (st != LILY_OK) buf_free(&out);
+    LILY_TRY(st);
     *n = out.len;
     *text = buf_take(&out);
     return LILY_OK;
@@ -199,12 +202,13 @@ lily_status lily_prompt_chat(const lily_model *m, const char *body, size_t n, li
     return render(m, p, out, err);
 }
 
-static void add_message(struct json *messages, const char *role, const char *text)
+static lily_status add_message(struct json *messages, const char *role, const char *text, struct lily_err *err)
 {
+    const struct buf view = {.data = (char *)(uintptr_t)text, .len = strlen(text)};
     struct json *message = json_new_object();
     json_put(message, "role", json_new_string(role));
-    json_put(message, "content", json_new_string(text));
     json_add(messages, message);
+    return json_put_text(message, "content", &view, err);
 }
 
 lily_status lily_prompt_ask(const lily_model *m, const char *system, const char *question, int think, lily_prompt **out,
@@ -212,13 +216,16 @@ lily_status lily_prompt_ask(const lily_model *m, const char *system, const char 
 {
     struct json *messages = json_new_array();
     lily_prompt *p = mem_new(sizeof *p);
+    lily_status st = LILY_OK;
     *out = NULL;
-    if (system) add_message(messages, "system", system);
-    add_message(messages, "user", question);
     p->body = json_new_object();
     json_put(p->body, "messages", messages);
     json_put(p->body, "enable_thinking", json_new_bool(think != 0));
-    return render(m, p, out, err);
+    if (system) st = add_message(messages, "system", system, err);
+    if (st == LILY_OK) st = add_message(messages, "user", question, err);
+    if (st == LILY_OK) return render(m, p, out, err);
+    lily_prompt_free(p);
+    return st;
 }
 
 lily_status lily_prompt_raw(const lily_model *m, const char *text, size_t n, lily_prompt **out, struct lily_err *err)
@@ -226,8 +233,10 @@ lily_status lily_prompt_raw(const lily_model *m, const char *text, size_t n, lil
     *out = NULL;
     if (n == 0) LILY_FAIL(err, LILY_ERR_USAGE, "an empty prompt: at least one token is needed");
     lily_prompt *p = mem_new(sizeof *p);
+    p->raw.tries = true;
     buf_add(&p->raw, text, n);
-    lily_status st = prompt_raw(&m->bundle, text, n, &p->prompt, err);
+    lily_status st = buf_check(&p->raw, "the prompt", err);
+    if (st == LILY_OK) st = prompt_raw(&m->bundle, text, n, &p->prompt, err);
     if (st != LILY_OK) {
         lily_prompt_free(p);
         return st;

@@ -13,9 +13,10 @@ lily_status prompt_render(const struct bundle *b, const struct json *messages, c
     opt->version = b->version;
     LILY_TRY(template_render(messages, tools, opt, &out->rendering, err));
     int n = out->rendering.n_marks;
-    out->marks = mem_new(sizeof *out->marks * (size_t)(n + 1));
-    out->positions = mem_new(sizeof *out->positions * (size_t)(n + 1));
-    lily_status st = rendering_encode(&out->rendering, b->tokenizer, &out->ids, out->marks, err);
+    out->marks = mem_try((size_t)n + 1, sizeof *out->marks);
+    out->positions = mem_try((size_t)n + 1, sizeof *out->positions);
+    lily_status st = out->marks && out->positions ? rendering_encode(&out->rendering, b->tokenizer, &out->ids, out->marks, err)
+                                                  : err_set(err, LILY_ERR_MEMORY, "not enough memory for the marks of %d messages", n);
     if (st != LILY_OK) prompt_free(out);
     LILY_TRY(st);
     for (int i = 0; i < n; i++) out->positions[i] = (int)out->marks[i].at;

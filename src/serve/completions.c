@@ -41,20 +41,23 @@ static lily_status add_prompt(struct call *c, struct many *m, const struct json 
     if (m->n == MAX_CHOICES) LILY_FAIL(err, LILY_ERR_FORMAT, "prompt holds more than %d prompts", MAX_CHOICES);
     struct ids *ids = &m->ids[m->n];
     struct buf *text = &m->texts[m->n++];
+    text->tries = true;
     if (json_kind(v) == JSON_STRING) {
         if (suffix) buf_addz(text, "<|fim_prefix|>");
         buf_add(text, json_string(v), json_string_len(v));
         if (suffix) buf_printf(text, "<|fim_suffix|>%s<|fim_middle|>", suffix);
+        LILY_TRY(buf_check(text, "the prompt", err));
         return tokenizer_encode_special(t, buf_str(text), text->len, ids, err);
     }
     for (size_t i = 0; i < json_size(v); i++) {
         int64_t id = json_int(json_at(v, i));
+        int32_t token = (int32_t)id;
         if (id < 0 || id >= c->server->texts->n_tokens)
             LILY_FAIL(err, LILY_ERR_FORMAT, "prompt holds the token id %lld, expected 0 to %d", (long long)id, c->server->texts->n_tokens - 1);
-        ids_add(ids, (int32_t)id);
+        if (!ids_try_append(ids, &token, 1)) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %zu tokens", json_size(v));
     }
     tokenizer_decode(t, ids->data, ids->n, true, text);
-    return LILY_OK;
+    return buf_check(text, "the prompt", err);
 }
 
 static lily_status read_prompts(struct call *c, struct many *m, struct lily_err *err)

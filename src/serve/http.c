@@ -275,6 +275,8 @@ static bool step_head(struct http_exchange *x, struct evbuffer *in)
     return true;
 }
 
+static const char no_memory[] = "there is no memory for the request's body; try again";
+
 /* Counts what came of a body. False: there is more of all bodies than may be, and the request is refused. */
 static bool count_body(struct http_exchange *x)
 {
@@ -291,7 +293,10 @@ static bool step_body(struct http_exchange *x, struct evbuffer *in)
     size_t have = evbuffer_get_length(in);
     if (!x->head.chunked) {
         size_t want = (size_t)x->head.length - x->body.len, n = have < want ? have : want;
-        buf_reserve(&x->body, n);
+        if (!buf_try_reserve(&x->body, n)) {
+            refuse(x, 503, no_memory);
+            return false;
+        }
         evbuffer_remove(in, x->body.data + x->body.len, n);
         x->body.len += n;
         x->body.data[x->body.len] = 0;
@@ -305,6 +310,7 @@ static bool step_body(struct http_exchange *x, struct evbuffer *in)
     if (part) r = http_chunks_feed(&x->chunks, (const char *)evbuffer_pullup(in, (ev_ssize_t)part), part, x->server->opt.max_body, &x->body, &used);
     evbuffer_drain(in, used);
     if (!count_body(x)) return false;
+    if (r == HTTP_CHUNK_NO_MEMORY) refuse(x, 503, no_memory);
     if (r == HTTP_CHUNK_BAD) refuse(x, 400, "the chunked body is malformed");
     if (r == HTTP_CHUNK_TOO_LONG) refuse(x, 413, "the request's body is too long");
     if (r == HTTP_CHUNK_DONE) hand_over(x);

@@ -255,6 +255,7 @@ enum http_chunk_result http_chunks_feed(struct http_chunks *c, const char *bytes
         if (c->state == CHUNK_DATA) {
             size_t part = n - *used < c->left ? n - *used : (size_t)c->left;
             if (body->len + part > most) return HTTP_CHUNK_TOO_LONG;
+            if (!buf_try_reserve(body, part)) return HTTP_CHUNK_NO_MEMORY;
             buf_add(body, bytes + *used, part);
             *used += part;
             c->left -= part;

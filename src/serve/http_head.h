@@ -48,7 +48,7 @@ struct http_chunks {
     size_t line;   /* bytes of the present line */
     size_t trailers; /* bytes of trailing header lines */
 };
-enum http_chunk_result { HTTP_CHUNK_MORE, HTTP_CHUNK_DONE, HTTP_CHUNK_BAD, HTTP_CHUNK_TOO_LONG };
+enum http_chunk_result { HTTP_CHUNK_MORE, HTTP_CHUNK_DONE, HTTP_CHUNK_BAD, HTTP_CHUNK_TOO_LONG, HTTP_CHUNK_NO_MEMORY };
 /* Takes bytes; appends the content to body, at most `most` bytes in all. *used: bytes that belonged to the body. */
 enum http_chunk_result http_chunks_feed(struct http_chunks *c, const char *bytes, size_t n, size_t most, struct buf *body,
                                         size_t *used);

@@ -125,7 +125,7 @@ static lily_status add_tool_use(const struct json *block, const char *place, str
 /* One assistant message: its thinking, its texts joined, its calls. */
 static lily_status read_assistant_blocks(const struct json *content, const char *what, struct json *m, struct lily_err *err)
 {
-    struct buf text = {0}, thinking = {0};
+    struct buf text = {.tries = true}, thinking = {.tries = true};
     struct json *calls = json_new_array();
     lily_status st = LILY_OK;
     for (size_t i = 0; i < json_size(content) && st == LILY_OK; i++) {
@@ -141,8 +141,8 @@ static lily_status read_assistant_blocks(const struct json *content, const char 
                          is_kind(type, JSON_STRING) ? json_string(type) : "");
         }
     }
-    json_put(m, "content", json_new_text(buf_str(&text), text.len));
-    if (thinking.len) json_put(m, "reasoning_content", json_new_text(buf_str(&thinking), thinking.len));
+    if (st == LILY_OK) st = json_put_text(m, "content", &text, err);
+    if (st == LILY_OK && (thinking.len || thinking.failed)) st = json_put_text(m, "reasoning_content", &thinking, err);
     if (json_size(calls)) json_put(m, "tool_calls", calls);
     else json_free(calls);
     buf_free(&text);

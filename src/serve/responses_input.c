@@ -24,15 +24,16 @@ struct turns {
     struct buf thinking, text; /* owned; of it */
 };
 
-static void end_turn(struct turns *t)
+static lily_status end_turn(struct turns *t, struct lily_err *err)
 {
-    if (t->assistant) {
-        json_put(t->assistant, "content", json_new_text(buf_str(&t->text), t->text.len));
-        if (t->thinking.len) json_put(t->assistant, "reasoning_content", json_new_text(buf_str(&t->thinking), t->thinking.len));
-    }
+    bool thought = t->assistant && (t->thinking.len || t->thinking.failed);
+    lily_status st = LILY_OK;
+    if (t->assistant) st = json_put_text(t->assistant, "content", &t->text, err);
+    if (st == LILY_OK && thought) st = json_put_text(t->assistant, "reasoning_content", &t->thinking, err);
     t->assistant = t->calls = NULL;
     buf_clear(&t->thinking);
     buf_clear(&t->text);
+    return st;
 }
 
 static void begin_turn(struct turns *t)
@@ -76,17 +77,18 @@ static lily_status add_message(struct turns *t, const struct json *item, const c
 {
     const struct json *content = json_get(item, "content");
     const char *role = text_of(json_get(item, "role"));
-    struct buf checked = {0};
+    struct buf checked = {.tries = true};
     char place[60];
     snprintf(place, sizeof place, "%.40s.content", what);
     if (strcmp(role, "assistant") == 0) {
         begin_turn(t);
         return add_text(content, place, &t->text, err);
     }
-    end_turn(t);
+    LILY_TRY(end_turn(t, err));
     if (!is_kind(content, JSON_STRING) && !is_kind(content, JSON_ARRAY))
         LILY_FAIL(err, LILY_ERR_FORMAT, "%s is %s, expected a string or parts", place, content ? json_kind_name(content) : "missing");
     lily_status st = add_text(content, place, &checked, err);
+    if (st == LILY_OK) st = buf_check(&checked, place, err);
     buf_free(&checked);
     LILY_TRY(st);
     struct json *m = json_new_object();
@@ -123,16 +125,16 @@ static lily_status add_call(struct turns *t, const struct json *item, const char
 
 static lily_status add_output(struct turns *t, const struct json *item, const char *what, struct lily_err *err)
 {
-    struct buf text = {0};
+    struct buf text = {.tries = true};
     char place[60];
-    end_turn(t);
+    LILY_TRY(end_turn(t, err));
     snprintf(place, sizeof place, "%.40s.output", what);
     lily_status st = add_text(json_get(item, "output"), place, &text, err);
     struct json *m = json_new_object();
     json_put(m, "role", json_new_string("tool"));
     json_put(m, "tool_call_id", json_new_string(text_of(json_get(item, "call_id"))));
-    json_put(m, "content", json_new_text(buf_str(&text), text.len));
     json_add(t->messages, m);
+    if (st == LILY_OK) st = json_put_text(m, "content", &text, err);
     buf_free(&text);
     return st;
 }
@@ -165,7 +167,7 @@ static lily_status add_item(struct turns *t, const struct json *item, size_t i, 
 static lily_status read_input(const struct json *body, struct json *messages, struct lily_err *err)
 {
     const struct json *input = json_get(body, "input"), *instructions = json_get(body, "instructions");
-    struct turns t = {.messages = messages};
+    struct turns t = {.messages = messages, .thinking.tries = true, .text.tries = true};
     lily_status st = LILY_OK;
     if (instructions && json_kind(instructions) != JSON_NULL) {
         if (json_kind(instructions) != JSON_STRING)
@@ -184,7 +186,7 @@ static lily_status read_input(const struct json *body, struct json *messages, st
         LILY_FAIL(err, LILY_ERR_FORMAT, "input is %s, expected a string or an array of items", input ? json_kind_name(input) : "missing");
     }
     for (size_t i = 0; is_kind(input, JSON_ARRAY) && i < json_size(input) && st == LILY_OK; i++) st = add_item(&t, json_at(input, i), i, err);
-    end_turn(&t);
+    if (st == LILY_OK) st = end_turn(&t, err);
     buf_free(&t.text);
     buf_free(&t.thinking);
     return st;

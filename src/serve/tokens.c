@@ -44,7 +44,7 @@ void tokenize_prepare(struct call *c)
 void detokenize_prepare(struct call *c)
 {
     struct lily_err err;
-    struct buf text = {0};
+    struct buf text = {.tries = true};
     if (!call_parse(c)) return;
     const struct json *v = json_get(c->json, "tokens");
     int n_tokens = tokenizer_size(c->server->texts->tokenizer);
@@ -53,14 +53,17 @@ void detokenize_prepare(struct call *c)
         st = err_set(&err, LILY_ERR_FORMAT, "tokens is %s, expected an array of token ids", v ? json_kind_name(v) : "missing");
     for (size_t i = 0; st == LILY_OK && i < json_size(v); i++) {
         const struct json *one = json_at(v, i);
-        if (json_kind(one) == JSON_INTEGER && json_int(one) >= 0 && json_int(one) < n_tokens) ids_add(&c->ids, (int32_t)json_int(one));
-        else st = err_set(&err, LILY_ERR_FORMAT, "tokens[%zu] is no token id from 0 to %d", i, n_tokens - 1);
+        int32_t id = json_kind(one) == JSON_INTEGER && json_int(one) >= 0 && json_int(one) < n_tokens ? (int32_t)json_int(one) : -1;
+        if (id < 0) st = err_set(&err, LILY_ERR_FORMAT, "tokens[%zu] is no token id from 0 to %d", i, n_tokens - 1);
+        else if (!ids_try_append(&c->ids, &id, 1)) st = err_set(&err, LILY_ERR_MEMORY, "not enough memory for %zu tokens", json_size(v));
     }
+    if (st == LILY_OK) tokenizer_decode(c->server->texts->tokenizer, c->ids.data, c->ids.n, true, &text);
+    if (st == LILY_OK) st = buf_check(&text, "the text", &err);
     if (st != LILY_OK) {
         call_fail(c, &err);
+        buf_free(&text);
         return;
     }
-    tokenizer_decode(c->server->texts->tokenizer, c->ids.data, c->ids.n, true, &text);
     buf_addc(&c->reply, '{');
     put_member(&c->reply, "content", buf_str(&text), text.len);
     buf_addc(&c->reply, ',');

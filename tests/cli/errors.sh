@@ -162,6 +162,29 @@ else
     skip 'errors as JSON' 'no python3' 4
 fi
 
+run run -m models/demo --messages /dev/null
+expect 'a device as a file' fails_with 1 '/dev/null: not a regular file'
+expect 'a device as a file: the hint' has "$err" 'hint: the name - stands for stdin'
+
+# Memory that a large input lacks: one line, status 1. (The program itself takes 20 to 30 MB of addresses.)
+yes 'Some words, again and again.' | head -c 10000000 >"$tmp/long.txt"
+{ printf '[{"role": "user", "content": "' && head -c 9999999 "$tmp/long.txt" | tr '\n' ' ' && printf '"}]'; } >"$tmp/long.json"
+{ printf '[{"role": "user", "content": ""}' && yes ',{"role": "user", "content": ""}' | head -n 300000 && printf ']'; } >"$tmp/many.json"
+# starved KB WORDS...: lily with these words, that much memory, and the long text on stdin
+starved() {
+    kb=$1
+    shift
+    (ulimit -v "$kb" && exec "$LILY" "$@") <"$tmp/long.txt" >"$tmp/out" 2>"$tmp/err"
+    rc=$? out=$(head -c 1000 "$tmp/out") err=$(grep -v '^lily: model: ' "$tmp/err")
+    expect "little memory: $*" fails_with 1 'not enough memory'
+    expect "little memory: $*: one line" is "$(echo "$err" | wc -l)" 1
+}
+starved 60000 run -m models/demo
+starved 40000 run -m models/demo --messages "$tmp/long.json"
+starved 60000 run -m models/demo --messages "$tmp/many.json"
+starved 40000 template -m models/demo "$tmp/long.json"
+starved 60000 tokenize -m models/demo --json
+
 # A plan is printed before the weights are there; what is missing is said.
 mkdir "$tmp/half" && cp models/demo/*.json models/demo/*.jinja "$tmp/half/"
 run info -m "$tmp/half"

@@ -51,6 +51,35 @@ void *__wrap_mem_try_resize(void *p, size_t n, size_t size)
     return fails(INJECT_MEM_TRY_RESIZE) ? NULL : __real_mem_try_resize(p, n, size);
 }
 
+size_t inject_sure_bytes;
+
+static size_t sure(size_t n)
+{
+    if (n > inject_sure_bytes) inject_sure_bytes = n;
+    return n;
+}
+
+void *__real_mem_new(size_t n);
+void *__wrap_mem_new(size_t n);
+void *__wrap_mem_new(size_t n)
+{
+    return __real_mem_new(sure(n));
+}
+
+void *__real_mem_resize(void *p, size_t n);
+void *__wrap_mem_resize(void *p, size_t n);
+void *__wrap_mem_resize(void *p, size_t n)
+{
+    return __real_mem_resize(p, sure(n));
+}
+
+char *__real_mem_dup(const char *s, size_t n);
+char *__wrap_mem_dup(const char *s, size_t n);
+char *__wrap_mem_dup(const char *s, size_t n)
+{
+    return __real_mem_dup(s, sure(n));
+}
+
 void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)

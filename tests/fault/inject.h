@@ -6,6 +6,7 @@
 #define LILY_TESTS_INJECT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum inject_call {
     INJECT_MEM_TRY,
@@ -22,6 +23,9 @@ enum inject_call {
 };
 
 extern const char *const inject_names[INJECT_CALLS];
+
+/* The largest request of mem_new, mem_resize or mem_dup, which end the process when they are refused, since this was set to 0. */
+extern size_t inject_sure_bytes;
 
 /* The nth call from now (0: the next one) fails with that errno, all others go through. A read with errno 0 gives half. */
 void inject_fail(enum inject_call call, int nth, int error);

@@ -129,7 +129,7 @@ static void exhausting_small_memory_ends_the_process_with_a_message(void **state
     close(fds[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    assert_non_null(strstr(text, "lily: out of memory"));
+    assert_non_null(strstr(text, "lily: not enough memory: "));
 }
 
 int main(void)
