@@ -4,7 +4,7 @@
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 passed=0 failed=0 skipped=0
-CC=${CC:-gcc}
+CC=${CC:-gcc} cross=${CROSS_CC:-aarch64-linux-gnu-gcc}
 eval "set -- ${CFLAGS_ALL:--std=c17 -D_GNU_SOURCE -Isrc -Iinclude}"
 
 # compile LANGUAGE-COMMAND... : $tmp/one.* must pass the compiler; counts.
@@ -30,7 +30,17 @@ machine=$($CC -dumpmachine)
 for f in $(find src include -name '*.h' | sort); do
     name=$f
     case $machine:$f in
-    aarch64*:*_avx2.h | aarch64*:*_avx512.h | x86_64*:*_neon.h)
+    x86_64*:*_neon.h)
+        if command -v "$cross" >/dev/null; then
+            printf '#include "%s"\n#include "%s"\nextern int not_empty;\n' "${f#*/}" "${f#*/}" >"$tmp/one.c"
+            check "$cross" -std=c17 -D_GNU_SOURCE -Isrc -march=armv8.2-a+dotprod -fsyntax-only "$tmp/one.c"
+        else
+            echo "SKIP $f: $cross is not installed"
+            skipped=$((skipped + 1))
+        fi
+        continue
+        ;;
+    aarch64*:*_avx2.h | aarch64*:*_avx512.h)
         echo "SKIP $f: of another architecture"
         skipped=$((skipped + 1))
         continue

@@ -1,15 +1,18 @@
 #!/bin/sh
 # Runs test programs, two at a time, and sums their closing lines "N passed, N failed, N skipped" into one. A program's
 # output is shown only when it fails; lines that begin with "SKIP " or "FAIL " are repeated at the end. With -s, each
-# group (the folder below tests/) must have run at least as many tests as tests/min_counts says.
-# usage: run.sh [-s SUITE] [-e EMULATOR] [-j JOBS] [-t SECONDS] PROGRAM...      (-1 is internal: one program)
-suite='' emulator='' jobs=2 limit=${TEST_SECONDS:-600} one=''
-while getopts s:e:j:t:1 o; do
+# group (the folder below tests/) must have run at least as many tests as tests/min_counts says. -x names a program that is
+# left out, and why: it counts as a skip.
+# usage: run.sh [-s SUITE] [-e EMULATOR] [-j JOBS] [-t SECONDS] [-x 'PROGRAM: WHY']... PROGRAM...  (-1 is internal: one program)
+suite='' emulator='' jobs=2 limit=${TEST_SECONDS:-600} one='' left=''
+while getopts s:e:j:t:x:1 o; do
     case $o in
     s) suite=$OPTARG ;;
     e) emulator=$OPTARG ;;
     j) jobs=$OPTARG ;;
     t) limit=$OPTARG ;;
+    x) left="${left}SKIP $OPTARG
+" ;;
     1) one=yes ;;
     *) exit 2 ;;
     esac
@@ -96,6 +99,8 @@ if [ -n "$suite" ]; then
     cat "$RUN_DIR/short" >>"$RUN_DIR/notes"
     sed 's/.*/- 0 1 0/' "$RUN_DIR/short" >>"$RUN_DIR/groups"
 fi
+printf '%s' "$left" >>"$RUN_DIR/notes"
+printf '%s' "$left" | sed 's/.*/- 0 0 1/' >>"$RUN_DIR/groups"
 sort -u "$RUN_DIR/notes"
 awk '{p += $2; f += $3; s += $4}
      END {printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0}' "$RUN_DIR/groups"

@@ -12,6 +12,11 @@
 #include "support/golden.h"
 
 static const char model_dir[] = "models/demo", golden_path[] = "tests/data/demo/golden.safetensors";
+#ifdef TEST_EMULATED /* make qemu: their beginning, which takes a minute there and not ten */
+enum { N_IDS = 256 };
+#else
+enum { N_IDS = 2000 };
+#endif
 static struct golden golden;
 static struct trace trace;
 static struct model *model;
@@ -25,6 +30,7 @@ static int setup(void **state)
     ids = golden_ints(&golden, "ids", &n_ids);
     assert_non_null(ids);
     assert_int_equal(n_ids, 2000);
+    n_ids = N_IDS;
     model = open_model(model_dir, cpu_best_tier(), 2, true);
     trace_model(model, ids, n_ids, (struct traced_run){512, PHASE_PREFILL}, &trace);
     return 0;
@@ -69,10 +75,10 @@ static void compare(const char *reference)
     double ours = 0, theirs = 0;
     snprintf(name, sizeof name, "%s.argmax", reference);
     int32_t *argmax = golden_ints(&golden, name, &n);
-    assert_int_equal(n, n_ids);
+    assert_true(n >= n_ids);
     snprintf(name, sizeof name, "%s.logprob", reference);
     float *logprob = golden_floats(&golden, name, &n);
-    assert_int_equal(n, n_ids - 1);
+    assert_true(n >= n_ids - 1);
     for (int i = 0; i < n_ids; i++) {
         struct token_logprob top;
         float lp;

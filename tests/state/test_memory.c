@@ -1,6 +1,6 @@
 /*
  * Memory: 100 decode steps allocate nothing, what a run of the demo model keeps resident stays within its plan, and saved states take
- * what they are counted for.
+ * what they are counted for. Not for sanitizers and emulators, which have memory of their own.
  */
 #include "unit/testing.h"
 
@@ -12,7 +12,6 @@
 
 static atomic_long n_allocations;
 
-#ifndef SANITIZED
 /* Counting stand-ins in front of the C library's own allocator. */
 extern void *__libc_malloc(size_t n);
 extern void *__libc_calloc(size_t n, size_t size);
@@ -42,7 +41,6 @@ void *aligned_alloc(size_t align, size_t n)
     atomic_fetch_add(&n_allocations, 1);
     return __libc_memalign(align, n);
 }
-#endif
 
 static struct session *start(struct model *m, int ctx, int prompt)
 {
@@ -63,9 +61,6 @@ static struct session *start(struct model *m, int ctx, int prompt)
 static void test_decode_allocates_nothing(void **state)
 {
     (void)state;
-#ifdef SANITIZED
-    TEST_SKIP("a sanitizer's allocator is in place");
-#else
     struct lily_err err = {0};
     struct model *m = open_model("tests/data/tiny", cpu_best_tier(), 2, false);
     struct session *s = start(m, 512, 60);
@@ -75,7 +70,6 @@ static void test_decode_allocates_nothing(void **state)
     assert_int_equal(atomic_load(&n_allocations) - before, 0);
     session_free(s);
     model_close(m);
-#endif
 }
 
 static size_t resident_bytes(void)
@@ -91,9 +85,6 @@ static size_t resident_bytes(void)
 static void test_resident_within_plan(void **state)
 {
     (void)state;
-#ifdef SANITIZED
-    TEST_SKIP("a sanitizer's shadow memory would be counted");
-#else
     struct lily_err err = {0};
     struct model_options o;
     struct model *m;
@@ -109,10 +100,8 @@ static void test_resident_within_plan(void **state)
     assert_true(resident <= total + total / 50);
     session_free(s);
     model_close(m);
-#endif
 }
 
-#ifndef SANITIZED
 /* Of this process, from its page tables; the counters of statm lag behind. */
 static long anonymous_bytes(void)
 {
@@ -148,14 +137,10 @@ static void fill(struct model *m, struct borders *b, struct seq *seq, long base)
     if (base) assert_true(real >= (long)borders_bytes(b) * 97 / 100);
     printf("saved states: %zu bytes counted, %ld resident\n", borders_bytes(b), base ? real : 0);
 }
-#endif
 
 static void test_saved_states_take_what_is_counted(void **state)
 {
     (void)state;
-#ifdef SANITIZED
-    TEST_SKIP("a sanitizer's allocator is in place");
-#else
     if (anonymous_bytes() < 0) TEST_SKIP("the system does not say what is resident (smaps_rollup)");
     struct lily_err err = {0};
     struct model_options o;
@@ -177,7 +162,6 @@ static void test_saved_states_take_what_is_counted(void **state)
     borders_free(b);
     be->ops->seq_free(be, seq);
     model_close(m);
-#endif
 }
 
 int main(void)

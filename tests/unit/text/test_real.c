@@ -77,6 +77,8 @@ static void check_corpus(const char *file, const struct json *entry, struct buf 
     ids_free(&ids);
 }
 
+enum { CORPORA_IN_TREE = 4 }; /* tests/data/corpus; the others may not be passed on */
+
 static void test_corpora(void **state)
 {
     (void)state;
@@ -98,13 +100,9 @@ static void test_corpora(void **state)
         buf_free(&text);
     }
     json_free(corpora);
-    assert_true(n_checked > 0);
-    if (missing.len) {
-        char names[1024];
-        snprintf(names, sizeof names, "%s", missing.data);
-        buf_free(&missing);
-        TEST_SKIP("%zu corpora agree; these are not in the tree:%s", n_checked, names);
-    }
+    assert_true(n_checked >= CORPORA_IN_TREE);
+    printf("%zu corpora agree; not in the tree, and so not compared:%s\n", n_checked, buf_str(&missing));
+    buf_free(&missing);
 }
 
 static void test_tokens(void **state)
