@@ -14,7 +14,7 @@
 #include "base/pool.h"
 #include "check.h"
 
-enum { MAX_THREADS = 256, ROWS = 512, WIDTH = 2048, KEYS = 4096, PASSES = 5 };
+enum { MAX_THREADS = 256, ROWS = 512, WIDTH = 2048, KEYS = 4096, PASSES = 5, BLOCKS = 8 };
 static const size_t arena_bytes = (size_t)192 << 20;
 
 struct bench {
@@ -92,8 +92,8 @@ static void matmul_unit(const struct timing *t, long unit, float *out)
 static void digits_unit(const struct timing *t, long unit, float *out)
 {
     const struct shape *s = t->shape;
-    struct digit_job j = {.block = t->b->arena + (size_t)unit * s->unit_bytes, .col_tiles = WIDTH / 64,
-                          .act = &t->b->digits[s->label[strlen(s->label) - 1] - '0'], .n = s->n, .y = out, .ldy = 16};
+    struct digit_job j = {.block = t->b->arena + (size_t)unit * s->unit_bytes, .n_blocks = BLOCKS, .col_tiles = WIDTH / 64,
+                          .act = &t->b->digits[s->label[strlen(s->label) - 1] - '0'], .n = s->n, .y = out, .ldy = BLOCKS * 16};
     t->k->matmul_q4_digits(&j);
 }
 
@@ -157,7 +157,7 @@ static void sums_unit(const struct timing *t, long unit, float *out)
 #define Q8_BLOCK ((size_t)Q8_TILE_BYTES * WIDTH / 64)
 #define F32_BLOCK ((size_t)F32_TILE_BYTES * WIDTH / 64)
 #define MATMUL(func, n, bytes) {func, "K 2048, n " #n, matmul_unit, n, bytes, 2.0 * 16 * WIDTH * n, false}
-#define DIGITS(n, count) {"matmul_q4_digits", "K 2048, n " #n ", digits " #count, digits_unit, n, Q4_BLOCK, 2.0 * 16 * WIDTH * n, false}
+#define DIGITS(n, count) {"matmul_q4_digits", "K 2048, n " #n ", digits " #count, digits_unit, n, BLOCKS * Q4_BLOCK, BLOCKS * 2.0 * 16 * WIDTH * n, false}
 #define STATE ((size_t)GDN_DIM * GDN_DIM * 4)
 static const struct shape shapes[] = {
     MATMUL("matmul_q4", 1, Q4_BLOCK),   MATMUL("matmul_q4", 2, Q4_BLOCK),   MATMUL("matmul_q4", 3, Q4_BLOCK),

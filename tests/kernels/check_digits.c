@@ -95,9 +95,10 @@ static void make_digits(struct digit_case *c, struct random *r, enum input kind)
     cpu_kernels_init(&scalar, CPU_SCALAR);
     int tiles = c->job.col_tiles;
     long groups = (long)c->act_rows * tiles;
-    uint8_t *block = guarded((size_t)tiles * Q4_TILE_BYTES);
-    for (int i = 0; i < tiles * Q4_TILE_BYTES; i++) block[i] = (uint8_t)random_u64(r);
-    for (int i = 0; i < tiles * 32; i++) {
+    int all = c->job.n_blocks * tiles;
+    uint8_t *block = guarded((size_t)all * Q4_TILE_BYTES);
+    for (int i = 0; i < all * Q4_TILE_BYTES; i++) block[i] = (uint8_t)random_u64(r);
+    for (int i = 0; i < all * 32; i++) {
         uint16_t s = bf16_from_f32(random_float(r) * 0.1f);
         memcpy(block + (long)(i / 32) * Q4_TILE_BYTES + 512 + i % 32 * 2, &s, 2);
     }
@@ -114,12 +115,12 @@ static void make_digits(struct digit_case *c, struct random *r, enum input kind)
 }
 
 /* Whole numbers are exact; each group then costs one conversion, one product and two multiply-adds. */
-static void check_value(const struct digit_case *c, int i, int row)
+static void check_value(const struct digit_case *c, int i, int block, int row)
 {
     long at = c->job.rows ? c->job.rows[i] : i;
     double y = 0, magnitude = 0;
     for (int t = 0; t < c->job.col_tiles; t++) {
-        const uint8_t *tile = c->job.block + (long)t * Q4_TILE_BYTES;
+        const uint8_t *tile = c->job.block + ((long)block * c->job.col_tiles + t) * Q4_TILE_BYTES;
         struct digit_row act = digit_row(&c->act, at, t);
         double dot = 0, high = 0, scale = bf16_to_f32(load_u16(tile + 512 + 2 * row)), bias = bf16_to_f32(load_u16(tile + 544 + 2 * row));
         for (int k = 0; k < 64; k++) {
@@ -131,7 +132,7 @@ static void check_value(const struct digit_case *c, int i, int row)
         y += scale * dot * act.scales[0] + bias * act.sums[0];
         magnitude += fabs(scale) * (fabs(dot) + fabs(high) + 65536) * act.scales[0] + fabs(bias * act.sums[0]);
     }
-    expect_close("y", (long)i * 16 + row, c->job.y[(long)i * c->job.ldy + row], y,
+    expect_close("y", (long)i * 16 * c->job.n_blocks + 16 * block + row, c->job.y[(long)i * c->job.ldy + 16 * block + row], y,
                  (4 + 2.0 * c->job.col_tiles) * UNIT_ROUNDOFF * magnitude + 4 * c->job.col_tiles * TINIEST);
 }
 
@@ -140,60 +141,64 @@ static void check_same(const struct digit_case *c)
 {
     struct digit_case other = *c;
     struct cpu_kernels scalar;
+    const int width = 16 * c->job.n_blocks;
     cpu_kernels_init(&scalar, CPU_SCALAR);
     other.kernel = scalar.matmul_q4_digits;
-    other.job.y = guarded_floats((long)c->job.n * 16);
-    other.job.ldy = 16;
+    other.job.y = guarded_floats((long)c->job.n * width);
+    other.job.ldy = width;
+    other.job.next = other.job.block;
     guarded_call(call_matmul, &other);
-    for (int i = 0; i < c->job.n; i++) expect_same_bits("y and the scalar tier's y", c->job.y + (long)i * c->job.ldy, other.job.y + 16 * i, 16);
+    for (int i = 0; i < c->job.n; i++) expect_same_bits("y and the scalar tier's y", c->job.y + (long)i * c->job.ldy, other.job.y + (long)width * i, width);
     other.kernel = c->kernel;
     other.job.n = 1;
     for (int i = 0; i < c->job.n && !case_failed(); i++) {
         int32_t row = c->job.rows ? c->job.rows[i] : i;
         other.job.rows = &row;
         guarded_call(call_matmul, &other);
-        expect_same_bits("y", c->job.y + (long)i * c->job.ldy, other.job.y, 16);
+        expect_same_bits("y", c->job.y + (long)i * c->job.ldy, other.job.y, width);
     }
 }
 
 static void check_products(struct digit_case *c, struct random *r, enum input kind)
 {
-    c->job.ldy = 16 + 16 * random_int(r, 0, 1);
+    const int width = 16 * c->job.n_blocks;
+    c->job.ldy = width + 16 * random_int(r, 0, 1);
     c->job.rows = NULL;
     if (c->act_rows != c->job.n) {
         int32_t *rows = guarded((size_t)c->job.n * sizeof *rows);
         for (int i = 0; i < c->job.n; i++) rows[i] = random_int(r, 0, c->act_rows - 1);
         c->job.rows = rows;
     }
-    c->job.y = guarded_floats((long)(c->job.n - 1) * c->job.ldy + 16);
+    c->job.y = guarded_floats((long)(c->job.n - 1) * c->job.ldy + width);
     make_digits(c, r, kind);
     guarded_call(call_matmul, c);
     for (int i = 0; i < c->job.n && !case_failed(); i++)
-        for (int row = 0; row < BLOCK_ROWS; row++) check_value(c, i, row);
+        for (int row = 0; row < width; row++) check_value(c, i, row / 16, row % 16);
     for (int i = 0; i + 1 < c->job.n; i++)
-        if (!canary_intact(c->job.y + (long)i * c->job.ldy + 16, (size_t)(c->job.ldy - 16) * 4))
+        if (!canary_intact(c->job.y + (long)i * c->job.ldy + width, (size_t)(c->job.ldy - width) * 4))
             case_fail("wrote between the rows of y, behind row %d", i);
     if (!case_failed()) check_same(c);
 }
 
 static void check_matmul(const struct cpu_kernels *k, struct random *r)
 {
-    static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 130};
+    static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 31, 32, 33, 63, 64, 65, 130};
     struct digit_case c = {.kernel = k->matmul_q4_digits};
     for (int count = 1; count <= DIGITS_MAX; count++) {
         c.act.count = count;
         for (unsigned s = 0; s < sizeof rows / sizeof *rows; s++)
             for (int tiles = 2; tiles <= 32; tiles *= 4) {
                 c.job.n = rows[s];
-                if (c.job.n * tiles > 600 || left_out(1024L * c.job.n * tiles * count)) continue;
+                c.job.n_blocks = random_int(r, 1, 3);
+                if (c.job.n * tiles > 600 || left_out(1024L * c.job.n * tiles * count * c.job.n_blocks)) continue;
                 c.job.col_tiles = tiles;
                 c.act_rows = random_u64(r) & 1 ? c.job.n : random_int(r, 1, c.job.n + 3);
-                case_begin("matmul_q4_digits", "%d digits, n %d, %d tiles%s", count, c.job.n, tiles, c.act_rows != c.job.n ? ", row list" : "");
+                case_begin("matmul_q4_digits", "%d digits, n %d, %d tiles, %d blocks%s", count, c.job.n, tiles, c.job.n_blocks, c.act_rows != c.job.n ? ", row list" : "");
                 check_products(&c, r, IN_PLAIN);
                 case_end();
             }
         for (int kind = 1; kind < INPUTS; kind++) {
-            c.job.n = c.act_rows = 5, c.job.col_tiles = 6;
+            c.job.n = c.act_rows = 5, c.job.col_tiles = 6, c.job.n_blocks = 2;
             case_begin("matmul_q4_digits", "%d digits, n 5, %s input", count, input_names[kind]);
             check_products(&c, r, (enum input)kind);
             case_end();
@@ -210,7 +215,7 @@ static double product_error(const struct cpu_kernels *k, struct random *r, int c
     enum { TILES = 32, REPEATS = 8 };
     double error = 0, size = 0;
     for (int n = 0; n < REPEATS; n++) {
-        struct digit_case c = {.job = {.n = 1, .col_tiles = TILES, .ldy = 16}, .act = {.count = count}, .act_rows = 1};
+        struct digit_case c = {.job = {.n = 1, .n_blocks = 1, .col_tiles = TILES, .ldy = 16}, .act = {.count = count}, .act_rows = 1};
         float *x = guarded_floats(64L * TILES);
         make_digits(&c, r, IN_PLAIN);
         for (int i = 0; i < 64 * TILES; i++) {

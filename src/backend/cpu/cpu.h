@@ -133,7 +133,7 @@ struct product {
     float *y; /* (n, ldy) */
     int ldy;
 };
-/* Row blocks first … last-1, a few at a time with a few rows at a time, so that both stay in the second-level cache. */
+/* Row blocks first … last-1 with a few rows at a time, so that these stay in the second-level cache. */
 void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last);
 /* Rows that belong together in one call of a matrix kernel. */
 int product_piece(const struct act *act);

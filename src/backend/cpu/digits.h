@@ -36,6 +36,14 @@ ALWAYS_INLINE void prefetch_tile(const uint8_t *tile, int ahead)
     for (int i = 0; i < Q4_TILE_BYTES; i += 64) __builtin_prefetch(tile + ahead + i);
 }
 
+/* A job of several row blocks, for a kernel that takes one at a time. */
+ALWAYS_INLINE void each_block(const struct digit_job *j, void (*kernel)(const struct digit_job *))
+{
+    struct digit_job one = *j;
+    one.n_blocks = 1;
+    for (int b = 0; b < j->n_blocks; b++, one.block += (size_t)j->col_tiles * Q4_TILE_BYTES, one.y += BLOCK_ROWS) kernel(&one);
+}
+
 /* Rows of a job that are computed together. */
 struct digit_rows {
     const int8_t *d[8];

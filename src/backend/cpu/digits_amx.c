@@ -155,13 +155,8 @@ ALWAYS_INLINE void chunk(const struct digit_job *j, int from, int n, int count)
     for (int i = 0; i < n; i++) memcpy(j->y + (long)(from + i) * j->ldy, a.y[i], sizeof a.y[i]);
 }
 
-/* Few rows, and three digits, are left to the vectors: the bits are the same. */
-static void matmul_q4_digits(const struct digit_job *j)
+static void one_block(const struct digit_job *j)
 {
-    if (j->n < 3 || j->act->count > 2) {
-        cpu_digits_avx512(j);
-        return;
-    }
     for (int from = 0; from < j->n; from += CHUNK) {
         int n = j->n - from < CHUNK ? j->n - from : CHUNK;
         if (j->act->count == 1)
@@ -169,6 +164,15 @@ static void matmul_q4_digits(const struct digit_job *j)
         else
             chunk(j, from, n, 2);
     }
+}
+
+/* Few rows, and three digits, are left to the vectors: the bits are the same. */
+static void matmul_q4_digits(const struct digit_job *j)
+{
+    if (j->n < 3 || j->act->count > 2)
+        cpu_digits_avx512(j);
+    else
+        each_block(j, one_block);
 }
 
 void cpu_kernels_amx(struct cpu_kernels *k)

@@ -1,17 +1,22 @@
 /*
- * Digit kernels, AVX-512 VNNI tier. Lane = row: a register holds four codes of each of the 16 rows as bytes, a quad of digits
- * is broadcast to all lanes, and one instruction adds four products to each lane's whole number.
+ * Digit kernels, AVX-512 VNNI tier. Lane = row: a register holds four codes of each of the 16 rows of a block as bytes, a quad
+ * of digits is broadcast to all lanes, and one instruction adds four products to each lane's whole number.
+ *
+ * Several activation rows pass over two row blocks at a time, so that a broadcast serves two products. A group's codes are
+ * unpacked once into the first-level cache for all of them; a panel of rows then keeps its whole numbers in registers.
  */
 #include "backend/cpu/digits.h"
 #include "backend/cpu/vec_avx512.h"
 
-enum { CHUNK = 64, AHEAD = 2304 };
+enum { CHUNK = 64, PANEL = 12, PAIR = 2, CODES = QUANT_GROUP * BLOCK_ROWS, AHEAD = 2304 };
 
-/* Quad q of a tile: words hold two quads, the odd one in the high nibbles. */
-ALWAYS_INLINE __m512i quad_codes(const uint8_t *tile, int q)
+/* Words of a tile hold two quads, the odd one in the high nibbles. */
+ALWAYS_INLINE void unpack(__m512i quads[2], const uint8_t *tile, int word)
 {
-    __m512i w = _mm512_load_si512((const void *)(tile + q / 2 * 64));
-    return _mm512_and_si512(q % 2 ? _mm512_srli_epi16(w, 4) : w, _mm512_set1_epi8(15));
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i w = _mm512_load_si512((const void *)(tile + 64 * word));
+    quads[0] = _mm512_and_si512(w, low);
+    quads[1] = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
 }
 
 ALWAYS_INLINE __m512i load_quad(const int8_t *d)
@@ -21,103 +26,188 @@ ALWAYS_INLINE __m512i load_quad(const int8_t *d)
     return _mm512_set1_epi32(x);
 }
 
-/* The whole number of one row's digit sums. */
-ALWAYS_INLINE __m512 whole(const __m512i v[DIGITS_MAX + 1], int count)
+/* y += a group's whole numbers, which are `high` 65536 times and `low`. */
+ALWAYS_INLINE void add_group(float *y, const uint8_t *tile, __m512 high, __m512i low, float scale, float sum, int count)
 {
-    if (count == 1) return _mm512_cvtepi32_ps(v[0]);
-    __m512 low = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(v[count - 2], 8), v[count - 1]));
-    if (count == 2) return low;
-    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(v[0]), _mm512_set1_ps(65536), low);
+    const uint8_t *scales = tile + Q4_TILE_BYTES - 64;
+    __m512 whole = _mm512_cvtepi32_ps(low);
+    if (count == 3) whole = _mm512_fmadd_ps(high, _mm512_set1_ps(65536), whole);
+    __m512 dot = _mm512_mul_ps(whole, _mm512_set1_ps(scale));
+    __m512 out = _mm512_fmadd_ps(load16_bf16(scales), dot, _mm512_load_ps(y));
+    _mm512_store_ps(y, _mm512_fmadd_ps(load16_bf16(scales + 32), _mm512_set1_ps(sum), out));
 }
 
-/* Tile t of a row block, and its codes as bytes (16 quads, 16 rows, 4); NULL: unpack in registers. */
-struct group {
-    const uint8_t *tile, *codes;
-    int t;
+/* ---- one row: bound by memory, so coming tiles are asked for ---- */
+
+ALWAYS_INLINE void row_group(float *y, const uint8_t *tile, const struct digit_row *r, int t, int count)
+{
+    const int8_t *d = r->d + (long)t * count * QUANT_GROUP;
+    __m512i v[DIGITS_MAX + 1];
+    UNROLL4(i, count, v[i] = _mm512_setzero_si512();)
+#pragma GCC unroll 8
+    for (int word = 0; word < 8; word++) {
+        __m512i quads[2];
+        unpack(quads, tile, word);
+        UNROLL4(i, count, UNROLL2(h, 2, v[i] = _mm512_dpbusd_epi32(v[i], quads[h], load_quad(d + i * QUANT_GROUP + 8 * word + 4 * h));))
+    }
+    __m512i low = count == 1 ? v[0] : _mm512_add_epi32(_mm512_slli_epi32(v[count - 2], 8), v[count - 1]);
+    add_group(y, tile, _mm512_cvtepi32_ps(v[0]), low, r->scales[t], r->sums[t], count);
+}
+
+ALWAYS_INLINE void one_row(const struct digit_job *j, int count)
+{
+    struct digit_row row = digit_row(j->act, j->rows ? j->rows[0] : 0, 0);
+    const uint8_t *tile = j->block, *end = tile + (size_t)j->n_blocks * (size_t)j->col_tiles * Q4_TILE_BYTES;
+    for (int b = 0; b < j->n_blocks; b++) {
+        float y[BLOCK_ROWS] __attribute__((aligned(64))) = {0};
+        for (int t = 0; t < j->col_tiles; t++, tile += Q4_TILE_BYTES) {
+            prefetch_tile(j->next && tile + AHEAD >= end ? j->next - (end - tile) : tile, AHEAD);
+            row_group(y, tile, &row, t, count);
+        }
+        memcpy(j->y + (long)b * BLOCK_ROWS, y, sizeof y);
+    }
+}
+
+/* ---- several rows ---- */
+
+/* Up to PANEL rows that lie evenly apart; of three digits, half as many. */
+struct panel {
+    const int8_t *d;
+    const float *scales, *sums;
+    long step_d, step_scales; /* from row to row */
+    int n;
 };
 
-/* y (rows, 16) += one group. */
-ALWAYS_INLINE void add_group(float *y, const struct group *g, const struct digit_rows *r, int rows, int count)
+/* One group of a pair of blocks. */
+struct pair_group {
+    int t;
+    const uint8_t *tile[PAIR];
+    const uint8_t *ask; /* coming bytes, asked for evenly over the work: there are but 16 buffers for requests */
+    int ask_step;
+    uint8_t codes[PAIR][CODES] __attribute__((aligned(64))); /* (16 quads, 16 rows, 4) */
+};
+
+/* v += the products with one digit. */
+ALWAYS_INLINE void add_digit(__m512i v[PANEL][PAIR], const struct pair_group *g, const int8_t *d, long step, int rows, bool ask)
 {
-    const uint8_t *scales = g->tile + Q4_TILE_BYTES - 64;
-    const long at = (long)g->t * count * QUANT_GROUP;
-    __m512i v[8][DIGITS_MAX + 1];
-    UNROLL8(i, rows, UNROLL4(d, count, v[i][d] = _mm512_setzero_si512();))
-#pragma GCC unroll 4
-    for (int q = 0; q < QUANT_GROUP / 4; q++) {
-        __m512i w = g->codes ? _mm512_load_si512((const void *)(g->codes + 64 * q)) : quad_codes(g->tile, q);
-        UNROLL8(i, rows, UNROLL4(d, count, {
-            v[i][d] = _mm512_dpbusd_epi32(v[i][d], w, load_quad(r->d[i] + at + d * QUANT_GROUP + 4 * q));
-        }))
+    const uint8_t *coming = g->ask;
+    const int8_t *at[PANEL / 3] = {d, d + 3 * step, d + 6 * step, d + 9 * step}; /* few pointers for many rows */
+    for (int q = 0; q < QUANT_GROUP; q += 4) {
+        __m512i w[PAIR];
+        if (ask) __builtin_prefetch(coming, 0, 2);
+        coming += g->ask_step;
+        UNROLL2(b, PAIR, w[b] = _mm512_load_si512((const void *)(g->codes[b] + BLOCK_ROWS * q));)
+        UNROLL12(i, rows, {
+            __m512i x = load_quad(at[i / 3] + i % 3 * step + q);
+            UNROLL2(b, PAIR, v[i][b] = _mm512_dpbusd_epi32(v[i][b], w[b], x);)
+        })
     }
-    __m512 scale = load16_bf16(scales), bias = load16_bf16(scales + 32);
-    UNROLL8(i, rows, {
-        float *out = y + i * BLOCK_ROWS;
-        __m512 dot = _mm512_mul_ps(whole(v[i], count), _mm512_set1_ps(r->scales[i][g->t]));
-        __m512 sum = _mm512_fmadd_ps(scale, dot, _mm512_load_ps(out));
-        _mm512_store_ps(out, _mm512_fmadd_ps(bias, _mm512_set1_ps(r->sums[i][g->t]), sum));
-    })
 }
 
-/* One row, bound by memory: codes are unpacked in registers, coming tiles are asked for. */
-ALWAYS_INLINE void one_row(const struct digit_job *j, int from, int count)
+/* y (rows, PAIR, 16) += one group. A digit's sums are shifted before those of the next are added to them. */
+ALWAYS_INLINE void add_panel(float *y, const struct panel *p, const struct pair_group *g, int rows, int count)
 {
-    float y[BLOCK_ROWS] __attribute__((aligned(64))) = {0};
-    struct digit_rows row;
-    take_digit_rows(&row, j, from, 1);
-    struct group g = {.tile = j->block};
-    for (; g.t < j->col_tiles; g.t++, g.tile += Q4_TILE_BYTES) {
-        prefetch_tile(g.tile, AHEAD);
-        add_group(y, &g, &row, 1, count);
+    const int8_t *d = p->d + (long)g->t * count * QUANT_GROUP;
+    __m512i v[PANEL][PAIR];
+    __m512 high[PANEL][PAIR];
+    UNROLL12(i, rows, UNROLL2(b, PAIR, v[i][b] = _mm512_setzero_si512(); high[i][b] = _mm512_setzero_ps();))
+    add_digit(v, g, d, p->step_d, rows, true);
+    if (count == 3) {
+        UNROLL12(i, rows, UNROLL2(b, PAIR, high[i][b] = _mm512_cvtepi32_ps(v[i][b]); v[i][b] = _mm512_setzero_si512();))
+        add_digit(v, g, d + QUANT_GROUP, p->step_d, rows, false);
     }
-    memcpy(j->y + (long)from * j->ldy, y, sizeof y);
+    if (count > 1) {
+        UNROLL12(i, rows, UNROLL2(b, PAIR, v[i][b] = _mm512_slli_epi32(v[i][b], 8);))
+        add_digit(v, g, d + (count - 1) * QUANT_GROUP, p->step_d, rows, false);
+    }
+    const float *scales = p->scales + g->t, *sums = p->sums + g->t;
+    UNROLL12(i, rows, UNROLL2(b, PAIR, {
+        add_group(y + (i * PAIR + b) * BLOCK_ROWS, g->tile[b], high[i][b], v[i][b], scales[i * p->step_scales], sums[i * p->step_scales], count);
+    }))
 }
 
-/* Up to CHUNK rows: every tile is unpacked once, the sums stay in the first-level cache. */
-ALWAYS_INLINE void chunk(const struct digit_job *j, int from, int n, int count)
+/* A function for each number of rows, so that sums have registers of their own in each. */
+typedef void (*panel_fn)(float *y, const struct panel *p, const struct pair_group *g);
+#define PANEL_FN(count, rows)                                                                                          \
+    static NOINLINE void panel_##count##_##rows(float *y, const struct panel *p, const struct pair_group *g)           \
+    {                                                                                                                  \
+        add_panel(y, p, g, rows, count);                                                                               \
+    }
+#define PANEL_FNS(count, of) of(count, 1) of(count, 2) of(count, 3) of(count, 4) of(count, 5) of(count, 6)
+#define MORE_PANEL_FNS(count, of) of(count, 7) of(count, 8) of(count, 9) of(count, 10) of(count, 11) of(count, 12)
+PANEL_FNS(1, PANEL_FN)
+MORE_PANEL_FNS(1, PANEL_FN)
+PANEL_FNS(2, PANEL_FN)
+MORE_PANEL_FNS(2, PANEL_FN)
+PANEL_FNS(3, PANEL_FN)
+#define PANEL_NAME(count, rows) panel_##count##_##rows,
+static const panel_fn panel_fns[DIGITS_MAX][PANEL] = {
+    {PANEL_FNS(1, PANEL_NAME) MORE_PANEL_FNS(1, PANEL_NAME)},
+    {PANEL_FNS(2, PANEL_NAME) MORE_PANEL_FNS(2, PANEL_NAME)},
+    {PANEL_FNS(3, PANEL_NAME)},
+};
+
+/* Cuts n rows into panels of about one size. Any two rows lie evenly apart, so listed ones go by twos. */
+static int cut_panels(struct panel panels[CHUNK], const struct digit_job *j, int from, int n)
 {
-    const int at_once = count == 3 ? 4 : 8;
-    float y[CHUNK][BLOCK_ROWS] __attribute__((aligned(64)));
-    uint8_t codes[QUANT_GROUP / 4 * 64] __attribute__((aligned(64)));
-    struct digit_rows rows[CHUNK / 4];
-    memset(y, 0, (size_t)n * sizeof *y);
-    for (int i = 0; i < n; i += at_once) take_digit_rows(&rows[i / at_once], j, from + i, n - i < at_once ? n - i : at_once);
-    struct group g = {.codes = codes, .tile = j->block};
-    for (; g.t < j->col_tiles; g.t++, g.tile += Q4_TILE_BYTES) {
-        prefetch_tile(g.tile, AHEAD);
-        for (int q = 0; q < QUANT_GROUP / 4; q++) _mm512_store_si512((void *)(codes + 64 * q), quad_codes(g.tile, q));
-        int i = 0;
-        for (; i + at_once <= n; i += at_once) add_group(y[i], &g, &rows[i / at_once], at_once, count);
-        for (int k = 0; i + k < n;) {
-            const struct digit_rows *r = &rows[i / at_once];
-            int left = n - i - k < 2 ? 1 : 2;
-            struct digit_rows few = {{r->d[k], r->d[k + left - 1]}, {r->scales[k], r->scales[k + left - 1]}, {r->sums[k], r->sums[k + left - 1]}};
-            if (left == 2)
-                add_group(y[i + k], &g, &few, 2, count);
-            else
-                add_group(y[i + k], &g, &few, 1, count);
-            k += left;
+    int most = j->rows ? 2 : j->act->count == 3 ? PANEL / 2 : PANEL, n_panels = (n + most - 1) / most;
+    for (int i = 0, first = from; i < n_panels; first += panels[i++].n) {
+        int size = (from + n - first + n_panels - i - 1) / (n_panels - i);
+        struct digit_row a = digit_row(j->act, j->rows ? j->rows[first] : first, 0), b = a;
+        if (size > 1) b = digit_row(j->act, j->rows ? j->rows[first + 1] : first + 1, 0);
+        panels[i] = (struct panel){a.d, a.scales, a.sums, b.d - a.d, b.scales - a.scales, size};
+    }
+    return n_panels;
+}
+
+ALWAYS_INLINE void unpack_tile(uint8_t *codes, const uint8_t *tile)
+{
+    for (int word = 0; word < 8; word++) {
+        __m512i quads[2];
+        unpack(quads, tile, word);
+        UNROLL2(h, 2, _mm512_store_si512((void *)(codes + 128 * word + 64 * h), quads[h]);)
+    }
+}
+
+/* Blocks b and b+1 with up to CHUNK rows, whose sums stay in the first-level cache. The last of an odd number is its own pair. */
+static void pair_rows(const struct digit_job *j, int b, int from, int n)
+{
+    float y[CHUNK][PAIR][BLOCK_ROWS] __attribute__((aligned(64)));
+    struct panel panels[CHUNK];
+    struct pair_group g;
+    const size_t block_bytes = (size_t)j->col_tiles * Q4_TILE_BYTES;
+    const int n_panels = cut_panels(panels, j, from, n), here = j->n_blocks - b < PAIR ? j->n_blocks - b : PAIR;
+    const panel_fn *fns = panel_fns[j->act->count - 1];
+    const uint8_t *next = j->block + (size_t)(b + here) * block_bytes;
+    if (j->next && b + here == j->n_blocks) next = j->next;
+    for (int i = 0; i < n; i++) UNROLL2(k, PAIR, _mm512_store_ps(y[i][k], _mm512_setzero_ps());)
+    g.ask = next, g.ask_step = (PAIR * Q4_TILE_BYTES) / (16 * n_panels);
+    for (g.t = 0; g.t < j->col_tiles; g.t++) {
+        float *out = y[0][0];
+        for (int i = 0; i < PAIR; i++) {
+            g.tile[i] = j->block + (size_t)(b + (i < here ? i : 0)) * block_bytes + (size_t)g.t * Q4_TILE_BYTES;
+            unpack_tile(g.codes[i], g.tile[i]);
+        }
+        for (int i = 0; i < n_panels; out += panels[i++].n * PAIR * BLOCK_ROWS) {
+            fns[panels[i].n - 1](out, &panels[i], &g);
+            g.ask += 16 * g.ask_step;
         }
     }
-    for (int i = 0; i < n; i++) memcpy(j->y + (long)(from + i) * j->ldy, y[i], sizeof y[i]);
-}
-
-ALWAYS_INLINE void matmul(const struct digit_job *j, int count)
-{
-    for (int from = 0, n; from < j->n; from += n) {
-        n = j->n - from < CHUNK ? j->n - from : CHUNK;
-        if (n == 1)
-            one_row(j, from, count);
-        else
-            chunk(j, from, n, count);
-    }
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < here; k++)
+            _mm512_storeu_ps(j->y + (long)(from + i) * j->ldy + (long)(b + k) * BLOCK_ROWS, _mm512_load_ps(y[i][k]));
 }
 
 void cpu_digits_avx512(const struct digit_job *j)
 {
+    if (j->n > 1) {
+        for (int b = 0; b < j->n_blocks; b += PAIR)
+            for (int from = 0; from < j->n; from += CHUNK) pair_rows(j, b, from, j->n - from < CHUNK ? j->n - from : CHUNK);
+        return;
+    }
     switch (j->act->count) {
-    case 1: matmul(j, 1); break;
-    case 2: matmul(j, 2); break;
-    default: matmul(j, 3); break;
+    case 1: one_row(j, 1); break;
+    case 2: one_row(j, 2); break;
+    default: one_row(j, 3); break;
     }
 }

@@ -82,7 +82,7 @@ ALWAYS_INLINE void chunk(const struct digit_job *j, int from, int n, int count)
     for (int i = 0; i < n; i++) memcpy(j->y + (long)(from + i) * j->ldy, y[i], sizeof y[i]);
 }
 
-static void matmul_q4_digits(const struct digit_job *j)
+static void one_block(const struct digit_job *j)
 {
     for (int from = 0; from < j->n; from += CHUNK) {
         int n = j->n - from < CHUNK ? j->n - from : CHUNK;
@@ -92,6 +92,11 @@ static void matmul_q4_digits(const struct digit_job *j)
         default: chunk(j, from, n, 3); break;
         }
     }
+}
+
+static void matmul_q4_digits(const struct digit_job *j)
+{
+    each_block(j, one_block);
 }
 
 void cpu_kernels_neon_digits(struct cpu_kernels *k)

@@ -43,7 +43,7 @@ static float whole_dot(const uint8_t *tile, int r, const int8_t *d, int count)
     return fmaf((float)dot[0], 65536, (float)(dot[1] * 256 + dot[2]));
 }
 
-static void matmul_q4_digits(const struct digit_job *j)
+static void one_block(const struct digit_job *j)
 {
     for (int i = 0; i < j->n; i++) {
         struct digit_row row = digit_row(j->act, j->rows ? j->rows[i] : i, 0);
@@ -58,6 +58,11 @@ static void matmul_q4_digits(const struct digit_job *j)
             j->y[(long)i * j->ldy + r] = y;
         }
     }
+}
+
+static void matmul_q4_digits(const struct digit_job *j)
+{
+    each_block(j, one_block);
 }
 
 void cpu_kernels_scalar_digits(struct cpu_kernels *k)

@@ -83,15 +83,16 @@ static inline struct digit_row digit_row(const struct digits *a, long row, int g
     return (struct digit_row){d, a->scales + at, a->sums + at, a->count};
 }
 
-/* As block_job. */
+/* As block_job, for n_blocks row blocks behind each other: block b's outputs are y[i*ldy + 16*b + r]. */
 struct digit_job {
     const uint8_t *block;
-    int col_tiles;
+    int n_blocks, col_tiles;
     const struct digits *act;
     const int32_t *rows;
     int n;
     float *y;
     int ldy;
+    const uint8_t *next; /* tiles that will be read after these, as a hint; NULL: those that lie behind */
 };
 
 /* The gated delta rule of one value head over n tokens, for the value columns v_lo … v_hi-1 (multiples of 16). */

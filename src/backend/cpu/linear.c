@@ -21,33 +21,21 @@ int product_piece(const struct act *act)
     return act->digits.count ? 64 : 48;
 }
 
-/* All blocks of a run with one piece of the rows. */
-static void product_run(const struct cpu_backend *c, const struct product *p, long first, long last, int from, int n)
+void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last)
 {
-    struct act act = p->rows ? *p->act : act_from(p->act, from);
-    for (long block = first; block < last; block++) {
-        struct block_job job = {.block = matrix_block(p->matrix, p->expert, (int)block),
+    int piece = product_piece(p->act);
+    if (first >= last) return;
+    for (int from = 0; from < p->n; from += piece) {
+        struct act act = p->rows ? *p->act : act_from(p->act, from);
+        struct block_job job = {.block = matrix_block(p->matrix, p->expert, (int)first),
                                 .col_tiles = p->matrix->col_tiles,
                                 .act = &act,
                                 .rows = p->rows ? p->rows + from : NULL,
-                                .n = n,
-                                .y = p->y + (long)from * p->ldy + block * BLOCK_ROWS,
+                                .n = p->n - from < piece ? p->n - from : piece,
+                                .y = p->y + (long)from * p->ldy + first * BLOCK_ROWS,
                                 .ldy = p->ldy};
-        matrix_run(&c->kernels, p->matrix, &job);
+        matrix_run(&c->kernels, p->matrix, &job, (int)(last - first), NULL);
     }
-}
-
-void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last)
-{
-    enum { BLOCKS = 8 };
-    int piece = product_piece(p->act);
-    if (p->n <= piece) {
-        product_run(c, p, first, last, 0, p->n);
-        return;
-    }
-    for (long block = first; block < last; block += BLOCKS)
-        for (int from = 0; from < p->n; from += piece)
-            product_run(c, p, block, block + BLOCKS < last ? block + BLOCKS : last, from, p->n - from < piece ? p->n - from : piece);
 }
 
 /* Row blocks of all products in one list, cut evenly. */

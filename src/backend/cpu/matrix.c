@@ -205,3 +205,18 @@ void matrix_row(const struct matrix *m, int expert, int row, float *out)
         out[k] = (float)q * bf16_to_f32(load_u16(scales + 2 * r)) + bf16_to_f32(load_u16(scales + 32 + 2 * r));
     }
 }
+
+void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job, int n_blocks, const uint8_t *next)
+{
+    if (m->kind == MATRIX_Q4 && job->act->digits.count) {
+        const struct digits *digits = &job->act->digits;
+        k->matmul_q4_digits(&(struct digit_job){job->block, n_blocks, job->col_tiles, digits, job->rows, job->n, job->y, job->ldy, next});
+        return;
+    }
+    struct block_job one = *job;
+    for (int b = 0; b < n_blocks; b++, one.block += m->block_bytes, one.y += BLOCK_ROWS) {
+        if (m->kind == MATRIX_Q4) k->matmul_q4(&one);
+        else if (m->kind == MATRIX_Q8) k->matmul_q8(&one);
+        else k->matmul_f32(&one);
+    }
+}

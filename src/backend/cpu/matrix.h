@@ -48,14 +48,10 @@ static inline const uint8_t *matrix_block(const struct matrix *m, int expert, in
 /* One row as fp32: cols values of scale*q + bias. */
 void matrix_row(const struct matrix *m, int expert, int row, float *out);
 
-/* Runs the kernel of the matrix's kind; 4-bit codes are multiplied with digits where the activations have them. */
-static inline void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job)
-{
-    if (m->kind == MATRIX_Q4 && job->act->digits.count)
-        k->matmul_q4_digits(&(struct digit_job){job->block, job->col_tiles, &job->act->digits, job->rows, job->n, job->y, job->ldy});
-    else if (m->kind == MATRIX_Q4) k->matmul_q4(job);
-    else if (m->kind == MATRIX_Q8) k->matmul_q8(job);
-    else k->matmul_f32(job);
-}
+/*
+ * Runs the kernel of the matrix's kind over n_blocks row blocks from job->block on; those of block b go to job->y + 16*b.
+ * 4-bit codes are multiplied with digits where the activations have them. next: as in digit_job.
+ */
+void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job, int n_blocks, const uint8_t *next);
 
 #endif

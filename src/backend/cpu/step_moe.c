@@ -117,6 +117,8 @@ static void take_blocks(struct share *s, int blocks, int n_rows, int *first, int
     s->at += blocks * cost;
 }
 
+enum { INNER_BLOCKS = 8 };
+
 /* One expert (routed or shared) and its rows. */
 struct expert_run {
     const struct matrix *gate, *up, *down;
@@ -128,36 +130,36 @@ struct expert_run {
     float *out;          /* (…, ld_hidden) */
 };
 
-/* inner = silu(gate*x) * (up*x) for one row block and a piece of the rows. */
-static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int block, int from, int n)
+/* inner = silu(gate*x) * (up*x) for a few row blocks and a piece of the rows. */
+static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int block, int n_blocks, int from, int n)
 {
-    enum { MAX_PIECE = 64 };
-    float gate[MAX_PIECE * BLOCK_ROWS] __attribute__((aligned(64))), up[MAX_PIECE * BLOCK_ROWS] __attribute__((aligned(64)));
+    enum { MAX_PIECE = 64, LD = INNER_BLOCKS * BLOCK_ROWS };
+    float gate[MAX_PIECE * LD] __attribute__((aligned(64))), up[MAX_PIECE * LD] __attribute__((aligned(64)));
+    const uint8_t *gate_block = matrix_block(e->gate, e->expert, block), *up_block = matrix_block(e->up, e->expert, block);
     struct act act = e->rows ? e->in : act_from(&e->in, from);
-    struct block_job job = {.block = matrix_block(e->gate, e->expert, block),
+    struct block_job job = {.block = gate_block,
                             .col_tiles = e->gate->col_tiles,
                             .act = &act,
                             .rows = e->rows ? e->rows + from : NULL,
                             .n = n,
                             .y = gate,
-                            .ldy = BLOCK_ROWS};
-    matrix_run(&c->kernels, e->gate, &job);
-    job.block = matrix_block(e->up, e->expert, block);
+                            .ldy = LD};
+    matrix_run(&c->kernels, e->gate, &job, n_blocks, up_block);
+    job.block = up_block;
     job.y = up;
-    matrix_run(&c->kernels, e->up, &job);
+    matrix_run(&c->kernels, e->up, &job, n_blocks, gate_block + (size_t)n_blocks * e->gate->block_bytes);
     for (int r = 0; r < n; r++)
-        c->kernels.silu_mul(e->inner->x + (long)(e->first + from + r) * e->inner->ld + (long)block * BLOCK_ROWS,
-                            gate + r * BLOCK_ROWS, up + r * BLOCK_ROWS, BLOCK_ROWS);
+        c->kernels.silu_mul(e->inner->x + (long)(e->first + from + r) * e->inner->ld + (long)block * BLOCK_ROWS, gate + r * LD, up + r * LD,
+                            n_blocks * BLOCK_ROWS);
 }
 
 /* A few blocks of gate and up at a time with a piece of the rows, as product_blocks does it. */
 static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, int first, int last)
 {
-    enum { BLOCKS = 4 };
     int piece = product_piece(&e->in);
-    for (int block = first; block < last; block += BLOCKS)
-        for (int from = 0; from < e->n; from += piece)
-            for (int b = block; b < last && b < block + BLOCKS; b++) inner_piece(c, e, b, from, e->n - from < piece ? e->n - from : piece);
+    for (int from = 0; from < e->n; from += piece)
+        for (int b = first; b < last; b += INNER_BLOCKS)
+            inner_piece(c, e, b, last - b < INNER_BLOCKS ? last - b : INNER_BLOCKS, from, e->n - from < piece ? e->n - from : piece);
 }
 
 static void down_blocks(struct cpu_backend *c, const struct expert_run *e, int first, int last)

@@ -23,8 +23,13 @@
     UNROLL4_STEPS(i, n, __VA_ARGS__)                                                                                   \
     UNROLL_STEP(i, 4, n, __VA_ARGS__)                                                                                  \
     UNROLL_STEP(i, 5, n, __VA_ARGS__) UNROLL_STEP(i, 6, n, __VA_ARGS__) UNROLL_STEP(i, 7, n, __VA_ARGS__)
+#define UNROLL12_STEPS(i, n, ...)                                                                                      \
+    UNROLL8_STEPS(i, n, __VA_ARGS__)                                                                                   \
+    UNROLL_STEP(i, 8, n, __VA_ARGS__)                                                                                  \
+    UNROLL_STEP(i, 9, n, __VA_ARGS__) UNROLL_STEP(i, 10, n, __VA_ARGS__) UNROLL_STEP(i, 11, n, __VA_ARGS__)
 #define UNROLL2(i, n, ...) { UNROLL2_STEPS(i, n, __VA_ARGS__) }
 #define UNROLL4(i, n, ...) { UNROLL4_STEPS(i, n, __VA_ARGS__) }
 #define UNROLL8(i, n, ...) { UNROLL8_STEPS(i, n, __VA_ARGS__) }
+#define UNROLL12(i, n, ...) { UNROLL12_STEPS(i, n, __VA_ARGS__) }
 
 #endif
