@@ -104,9 +104,9 @@ static void sleep_until(struct engine *e, double wait_ms)
         else if (pthread_cond_timedwait(&e->work, &e->lock, &t) == ETIMEDOUT) return;
 }
 
-static void wake(struct engine *e)
+static void wake(struct engine *e, bool at_once)
 {
-    if (e->opt.wake) e->opt.wake(e->opt.wake_ctx);
+    if (e->opt.wake) e->opt.wake(e->opt.wake_ctx, at_once);
 }
 
 /* Nothing works any more: who waits is told. */
@@ -119,7 +119,7 @@ static void fail(struct engine *e, const struct lily_err *err)
     drop_queued(e, true, &e->error);
     pthread_mutex_unlock(&e->lock);
     if (e->scheduler) scheduler_end_all(e->scheduler, &e->error);
-    wake(e);
+    wake(e, true);
 }
 
 /* One round: takes jobs in, makes a step. False when the thread is to end. */
@@ -138,12 +138,12 @@ static bool round_of_work(struct engine *e, struct step_outcome *last)
     pthread_mutex_unlock(&e->lock);
     if (stop) {
         scheduler_end_all(e->scheduler, NULL);
-        wake(e);
+        wake(e, true);
         return false;
     }
     lily_status st = scheduler_step(e->scheduler, last, &err);
     if (st != LILY_OK) fail(e, &err);
-    else if (last->wrote || dropped) wake(e);
+    else if (last->wrote || dropped) wake(e, last->at_once || dropped);
     return true;
 }
 
@@ -160,7 +160,7 @@ static void *engine_main(void *arg)
     e->scheduler = scheduler_new(e->runner, &e->counters);
     atomic_store(&e->ctx, e->runner->ctx);
     atomic_store(&e->state, ENGINE_OK);
-    wake(e);
+    wake(e, true);
     while (round_of_work(e, &last)) {}
     return NULL;
 }

@@ -19,7 +19,7 @@ struct engine;
 
 struct engine_options {
     int queue;            /* jobs that may wait */
-    void (*wake)(void *); /* something can be read, or the state has changed */
+    void (*wake)(void *ctx, bool at_once); /* something can be read: more of an answer; at once: its begin or end, or another state */
     void *wake_ctx;
 };
 

@@ -32,7 +32,7 @@ struct scheduler {
     struct feed *feeds;    /* owned; (n_slots) */
     unsigned long admitted, turns;
     bool newcomer;         /* the last piece was a prompt's first one */
-    bool wrote;
+    bool wrote, at_once;
 };
 
 struct scheduler *scheduler_new(struct runner *r, struct engine_counters *counters)
@@ -102,7 +102,7 @@ static void release(struct scheduler *s, struct slot *slot)
     ring_put_last(&slot->job->ring, JOB_END, &slot->result, sizeof slot->result);
     slot->job = NULL;
     slot->phase = SLOT_FREE;
-    s->wrote = true;
+    s->wrote = s->at_once = true;
     atomic_fetch_sub(&s->counters->active, 1);
 }
 
@@ -212,6 +212,7 @@ static lily_status next_token(struct scheduler *s, int i, int32_t *id, double *w
         bool with_logprob = !forced && slot->job->spec->n_logprobs >= 0;
         bool on = reply_token(&slot->reply, picked.id, bytes, n, with_logprob ? &picked.logprob : NULL);
         atomic_fetch_add(&s->counters->generated_tokens, 1);
+        if (slot->reply.completion_tokens == 1) s->at_once = true;
         if (on) *id = picked.id;
         else end_slot(s, i, LILY_OK, NULL);
         return LILY_OK;
@@ -373,10 +374,11 @@ static lily_status run_step(struct scheduler *s, struct step_outcome *out, struc
 
 lily_status scheduler_step(struct scheduler *s, struct step_outcome *out, struct lily_err *err)
 {
-    s->wrote = false;
+    s->wrote = s->at_once = false;
     *out = (struct step_outcome){.wait_ms = INFINITY};
     lily_status st = run_step(s, out, err);
     for (int i = 0; i < s->runner->n_slots; i++) s->wrote |= outbox_take_wrote(&s->slots[i].outbox);
     out->wrote = s->wrote;
+    out->at_once = s->at_once;
     return st;
 }

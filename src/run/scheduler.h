@@ -23,6 +23,7 @@ struct engine_counters {
 
 struct step_outcome {
     bool wrote;     /* records were put */
+    bool at_once;   /* a job's first ones are among them, or its last: nobody should wait for these */
     bool worked;    /* something was computed, so the next step may find more to do */
     double wait_ms; /* if not: clock_ms at which there will be something to do; infinite: when a job comes or is read */
 };

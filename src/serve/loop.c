@@ -2,6 +2,8 @@
 #include "serve/loop.h"
 
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +12,16 @@
 
 #include <event2/event.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 enum { MAX_SIGNALS = 4 };
+/*
+ * The rest after what loop_wake_soon asked for: the next call ends it that comes after rest_ms. So the loop runs when a step of the
+ * engine ends and its helpers are idle; from the timer it would run in the middle of one, and hold all of them up.
+ */
+static const double rest_ms = 2;
+static const struct timeval longest_rest = {0, 3000};
 
 struct caller {
     void (*call)(void *);
@@ -24,6 +33,10 @@ struct loop {
     struct event *wake;      /* owned */
     int wake_fd;             /* owned */
     struct caller woken;
+    struct event *rested;    /* owned; ends a rest */
+    atomic_bool due;         /* loop_wake_soon was called, and woken was not yet */
+    atomic_bool resting;
+    _Atomic double rests_ms; /* since when */
     struct event *signals[MAX_SIGNALS]; /* owned */
     struct caller on_signal[MAX_SIGNALS];
     int n_signals;
@@ -34,12 +47,31 @@ struct loop_timer {
     struct caller fire;
 };
 
+static void see_to(struct loop *l)
+{
+    if (atomic_exchange(&l->due, false)) {
+        atomic_store(&l->rests_ms, clock_ms());
+        atomic_store(&l->resting, true);
+        event_add(l->rested, &longest_rest);
+    }
+    l->woken.call(l->woken.ctx);
+}
+
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
-    struct loop *l = arg;
     uint64_t n;
     (void)what;
-    if (read(fd, &n, sizeof n) == (ssize_t)sizeof n) l->woken.call(l->woken.ctx);
+    if (read(fd, &n, sizeof n) == (ssize_t)sizeof n) see_to(arg);
+}
+
+/* A call that still finds a rest has made itself due before. */
+static void on_rested(evutil_socket_t fd, short what, void *arg)
+{
+    struct loop *l = arg;
+    (void)fd;
+    (void)what;
+    atomic_store(&l->resting, false);
+    if (atomic_load(&l->due)) see_to(l);
 }
 
 static void on_event(evutil_socket_t fd, short what, void *arg)
@@ -56,7 +88,8 @@ lily_status loop_new(void (*woken)(void *), void *ctx, struct loop **out, struct
     l->woken = (struct caller){woken, ctx};
     l->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     l->base = event_base_new();
-    if (l->base && l->wake_fd >= 0) l->wake = event_new(l->base, l->wake_fd, EV_READ | EV_PERSIST, on_wake, l);
+    if (l->base) l->rested = event_new(l->base, -1, 0, on_rested, l);
+    if (l->rested && l->wake_fd >= 0) l->wake = event_new(l->base, l->wake_fd, EV_READ | EV_PERSIST, on_wake, l);
     if (!l->wake || event_add(l->wake, NULL) != 0) {
         loop_free(l);
         *out = NULL;
@@ -76,6 +109,7 @@ void loop_free(struct loop *l)
     if (!l) return;
     loop_release_signals(l);
     if (l->wake) event_free(l->wake);
+    if (l->rested) event_free(l->rested);
     if (l->base) event_base_free(l->base);
     if (l->wake_fd >= 0) close(l->wake_fd);
     free(l);
@@ -96,6 +130,12 @@ void loop_wake(struct loop *l)
     uint64_t one = 1;
     ssize_t n = write(l->wake_fd, &one, sizeof one); /* fails only when a wake-up is due anyway */
     (void)n;
+}
+
+void loop_wake_soon(struct loop *l)
+{
+    atomic_store(&l->due, true);
+    if (!atomic_load(&l->resting) || clock_ms() - atomic_load(&l->rests_ms) >= rest_ms) loop_wake(l);
 }
 
 lily_status loop_signal(struct loop *l, int number, void (*on_signal)(void *), void *ctx, struct lily_err *err)

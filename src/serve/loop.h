@@ -16,8 +16,13 @@ void loop_free(struct loop *l); /* NULL is fine */
 void loop_release_signals(struct loop *l); /* they do again what they did before */
 void loop_run(struct loop *l);  /* until loop_stop */
 void loop_stop(struct loop *l);
-/* Any thread: calls woken on the loop soon; several wake-ups may become one. */
+/* Any thread: calls woken on the loop at once; several wake-ups may become one. */
 void loop_wake(struct loop *l);
+/*
+ * The same for what comes thick and fast, as tokens do: at once for the first one, then together for all that come within the next two
+ * milliseconds or so (three at most), since each waking takes a processor away from the threads that compute.
+ */
+void loop_wake_soon(struct loop *l);
 /* Calls on_signal on the loop for a signal of the process. */
 lily_status loop_signal(struct loop *l, int number, void (*on_signal)(void *ctx), void *ctx, struct lily_err *err);
 

@@ -103,9 +103,10 @@ static void on_signal(void *ctx)
     if (is_done(s)) loop_stop(s->loop);
 }
 
-static void wake_loop(void *ctx)
+static void wake_loop(void *ctx, bool at_once)
 {
-    loop_wake(ctx);
+    if (at_once) loop_wake(ctx);
+    else loop_wake_soon(ctx);
 }
 
 /* ---- start and end ---- */

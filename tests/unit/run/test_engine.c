@@ -105,14 +105,15 @@ static void test_repeat(void **state)
 struct rig {
     char path[64];
     struct engine *engine;
-    _Atomic int wakes;
+    _Atomic int wakes, at_once;
     struct job_spec spec;
 };
 
-static void on_wake(void *ctx)
+static void on_wake(void *ctx, bool at_once)
 {
     struct rig *r = ctx;
     atomic_fetch_add(&r->wakes, 1);
+    atomic_fetch_add(&r->at_once, at_once);
 }
 
 static void rig_open(struct rig *r, const char *script, int slots, int queue)
@@ -191,6 +192,23 @@ static void test_jobs_end(void **state)
     assert_int_equal(atomic_load(&k->active), 0);
     rig_close(&r);
     buf_free(&text);
+}
+
+/* Readers are hurried when the engine is loaded, and by the first and the last records of an answer. */
+static void test_wakes_at_once(void **state)
+{
+    (void)state;
+    struct rig r;
+    rig_open(&r, "{\"replies\": [{\"tokens\": [{\"text\": \"a\", \"repeat\": 200}]}]}", 2, 8);
+    assert_int_equal(finish(&r, submit(&r), NULL).completion_tokens, 200);
+    for (double limit = clock_ms() + 20e3; atomic_load(&r.at_once) < 3;) { /* the last comes behind its records */
+        assert_true(clock_ms() < limit);
+        usleep(100);
+    }
+    engine_stop(r.engine);
+    assert_int_equal(atomic_load(&r.at_once), 4); /* the end of the engine is the fourth */
+    assert_true(atomic_load(&r.wakes) > 20);
+    rig_close(&r);
 }
 
 static void test_max_tokens(void **state)
@@ -307,7 +325,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ring_keeps_records), cmocka_unit_test(test_ring_last_record_finds_room),
         cmocka_unit_test(test_ring_two_threads),   cmocka_unit_test(test_repeat),
-        cmocka_unit_test(test_jobs_end),           cmocka_unit_test(test_max_tokens),
+        cmocka_unit_test(test_jobs_end),           cmocka_unit_test(test_wakes_at_once),
+        cmocka_unit_test(test_max_tokens),
         cmocka_unit_test(test_full_ring),          cmocka_unit_test(test_cancel_everywhere),
         cmocka_unit_test(test_queue_is_limited),   cmocka_unit_test(test_errors),
         cmocka_unit_test(test_stop_ends_jobs),
