@@ -409,17 +409,34 @@ static void on_problem(struct bufferevent *bev, short what, void *arg)
 
 /* ---- the listener ---- */
 
-/* Room for one more connection: the one that is idle longest gives way. */
-static bool make_room(struct http *s)
+static struct http_exchange *idle_longest(const struct http *s)
 {
     struct http_exchange *oldest = NULL;
-    if (s->n < s->opt.max_connections) return true;
     for (struct http_exchange *x = s->first; x; x = x->next) {
         bool idle = x->state == CONN_HEAD && !x->begun && http_waiting(x) == 0;
         if (idle && (!oldest || x->begun_ms < oldest->begun_ms)) oldest = x;
     }
-    if (oldest) conn_free(oldest);
-    return oldest != NULL;
+    return oldest;
+}
+
+/* Bytes of a request are there that were not read yet: the listener may be served before the others. */
+static bool has_come(const struct http_exchange *x)
+{
+    char byte;
+    return recv(bufferevent_getfd(x->bev), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/* Room for one more connection: the one that is idle longest gives way. */
+static bool make_room(struct http *s)
+{
+    struct http_exchange *x;
+    if (s->n < s->opt.max_connections) return true;
+    while ((x = idle_longest(s)) && has_come(x)) {
+        x->begun = true;
+        x->begun_ms = clock_ms();
+    }
+    if (x) conn_free(x);
+    return x != NULL;
 }
 
 static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *a, int n, void *arg)
