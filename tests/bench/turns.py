@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Measures what the prompt cache saves and holds; writes build/bench-cache.json and a table to stdout. Nothing is asserted.
 
-usage: turns.py [-m DIR] [--words N] [--memory MIB] [OPTION OF lily serve]...
-N is the length of the system prompt in words (5,950); MIB the budget of the memory's part (64; 0 leaves that part out).
+usage: turns.py [-m DIR] [--words N] [--memory MIB] [--settle S] [OPTION OF lily serve]...
+N is the length of the system prompt in words (5,950); MIB the budget of the memory's part (64; 0 leaves that part out). After S seconds
+(1) without progress idle work is over; a slow model needs more than a piece of a prompt, or the writing of a state, takes.
 BUILD and LILY name what was built.
 """
 import argparse
@@ -39,18 +40,18 @@ def turn(server, messages):
     return reply["choices"][0]["message"], {"prompt": n, "computed": n - cache["reused"], "first_token_s": first}
 
 
-def settle(server):
-    """Until idle work (reading ahead, writing) is over: the counters stand still for a second."""
+def settle(server, seconds):
+    """Until idle work (reading ahead, writing) is over: the counters stand still for so long."""
     names, last = ("cache_read_ahead_tokens_total", "cache_disk_states_written_total"), None
     while True:
         now = [server.metric(n) for n in names]
         if now == last:
             return
         last = now
-        time.sleep(1)
+        time.sleep(seconds)
 
 
-def turns(model, n, options):
+def turns(model, n, quiet, options):
     """The turns of a chat with a long system prompt, over a kill -9 and a restart."""
     folder = tempfile.mkdtemp(prefix="lily-cache-")
     options = ["--ctx", "16384", "--cache-dir", folder, *options]
@@ -61,14 +62,14 @@ def turns(model, n, options):
     turn(server, warm)
     talk = [system, user("Name a colour of the text.")]
     answer, rows["first turn"] = turn(server, talk)
-    settle(server)
+    settle(server, quiet)
     second = [*talk, answer, user("And a thing that is made of wood?")]
     _, rows["second turn"] = turn(server, second)
-    settle(server)
+    settle(server, quiet)
     answer, rows["regenerate"] = turn(server, second)
     _, rows["edit of the last message"] = turn(server, [*second[:-1], user("And what burns?")])
     _, rows["new chat, same system prompt"] = turn(server, [system, user("Hello!")])
-    settle(server)
+    settle(server, quiet)
     server.stop(signal.SIGKILL)
     server = Server(None, options, model=model, wait=False)
     server.wait_for(lambda: server.get("/health")[0] == 200, 900)
@@ -98,7 +99,7 @@ def memory(model, mib, options, chats=24):
         for k in range(chats):
             turn(server, [user(words(1500, k))])
             most = max(most, resident(server))
-        settle(server)
+        settle(server, 1)
         out[budget] = max(most, resident(server))
         peak = server.metric("cache_peak_bytes")
         server.stop()
@@ -110,9 +111,10 @@ def main():
     parser.add_argument("-m", default="models/demo")
     parser.add_argument("--words", type=int, default=5950)
     parser.add_argument("--memory", type=int, default=64)
+    parser.add_argument("--settle", type=float, default=1)
     a, options = parser.parse_known_args()
     out = {"date": time.strftime("%Y-%m-%d"), "model": a.m, "options": options, "load_average": os.getloadavg()[0]}
-    rows = out["turns"] = turns(a.m, a.words, options)
+    rows = out["turns"] = turns(a.m, a.words, a.settle, options)
     whole = rows["first turn"]["first_token_s"]
     print("| | prompt | computed | time to the first token |\n|---|--:|--:|--:|")
     for name, r in rows.items():
