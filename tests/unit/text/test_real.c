@@ -77,7 +77,7 @@ static void check_corpus(const char *file, const struct json *entry, struct buf 
     ids_free(&ids);
 }
 
-enum { CORPORA_IN_TREE = 4 }; /* tests/data/corpus; the others may not be passed on */
+enum { CORPORA_IN_TREE = 4 }; /* tests/data/corpus; of the others only their ids are here */
 
 static void test_corpora(void **state)
 {
