@@ -75,7 +75,7 @@ suite-san-api: $(BUILD)/lily; $(call RUN,san-api) -t 1200 $(call some,$(call scr
 #: make tsan           the suites that use threads under ThreadSanitizer
 tsan:; @$(MAKE) SAN=thread suite-tsan
 suite-tsan: $(BUILD)/lily $(filter $(BUILD)/%,$(TSAN_CHECK))
-	$(call RUN,tsan) $(TSAN_CHECK)
+	$(call RUN,tsan) -t 1200 $(TSAN_CHECK)
 #: make fuzz           every fuzzer for FUZZ_SECONDS (60); finds go to build/fuzz, the kept corpus is tests/fuzz/corpus
 FUZZ_SECONDS ?= 60
 CLANG ?= clang-14
