@@ -35,8 +35,9 @@ typedef int32_t emu_i32 __attribute__((vector_size(64)));
 typedef uint16_t emu_u16 __attribute__((vector_size(64)));
 
 /* EMU(result, name, (parameters), statements): a function whose result is r, and the intrinsic's name for it. */
-#define EMU(member, name, parameters, ...)                                                                             \
-    static inline __attribute__((always_inline)) __typeof__(((union lanes *)0)->member) emu_##name parameters          \
+#define EMU(...) EMU_AS(always_inline, __VA_ARGS__)
+#define EMU_AS(how, member, name, parameters, ...)                                                                     \
+    static inline __attribute__((how)) __typeof__(((union lanes *)0)->member) emu_##name parameters          \
     {                                                                                                                  \
         union lanes r;                                                                                                 \
         memset(&r, 0, sizeof r);                                                                                       \
@@ -79,6 +80,8 @@ EMU(ps, cvtepi32_ps, (__m512i a), union lanes x = {.si = a}; EACH(16, r.f[i] = (
 EMU(ps, mask_blend_ps, (unsigned mask, __m512 a, __m512 b), union lanes x = {.ps = a}; union lanes y = {.ps = b};
     EACH(16, r.f[i] = mask >> i & 1 ? y.f[i] : x.f[i]))
 EMU(ps, or_ps, (__m512 a, __m512 b), r.si = (__m512i)a | (__m512i)b)
+EMU(pd, broadcastsd_pd, (__m128d a), EACH(8, r.d[i] = a[0]))
+EMU(ps, castpd_ps, (__m512d a), r.pd = a)
 EMU(ps, castsi512_ps, (__m512i a), r.si = a)
 
 /* ---- whole numbers ---- */
@@ -91,6 +94,10 @@ EMU(si, setr_epi32, (int a, int b, int c, int d, int e, int f, int g, int h, int
 EMU(si, loadu_si512, (const void *p), memcpy(&r, p, 64))
 EMU(si, and_si512, (__m512i a, __m512i b), r.si = a & b)
 
+EMU(si, unpacklo_epi16, (__m512i a, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
+    EACH(32, r.u16[i] = (i % 2 ? y : x).u16[i / 8 * 8 + i % 8 / 2]))
+EMU(si, unpackhi_epi16, (__m512i a, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
+    EACH(32, r.u16[i] = (i % 2 ? y : x).u16[i / 8 * 8 + 4 + i % 8 / 2]))
 EMU(si, add_epi32, (__m512i a, __m512i b), r.si = (__m512i)((emu_i32)a + (emu_i32)b))
 EMU(si, slli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((emu_u32)a << n))
 EMU(si, srli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((emu_u32)a >> n))
@@ -101,7 +108,8 @@ EMU(si, permutex2var_epi16, (__m512i a, __m512i at, __m512i b), union lanes k = 
     EACH(32, r.u16[i] = (k.u16[i] & 32 ? y : x).u16[k.u16[i] % 32]))
 EMU(si, mask_mov_epi32, (__m512i a, unsigned mask, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
     EACH(16, r.i32[i] = mask >> i & 1 ? y.i32[i] : x.i32[i]))
-EMU(si, dpbusd_epi32, (__m512i sum, __m512i a, __m512i b), union lanes s = {.si = sum}; union lanes x = {.si = a}; union lanes y = {.si = b};
+/* Not inline: kernels are hundreds of these in a row. */
+EMU_AS(noinline, si, dpbusd_epi32, (__m512i sum, __m512i a, __m512i b), union lanes s = {.si = sum}; union lanes x = {.si = a}; union lanes y = {.si = b};
     EACH(16, {
         r.i32[i] = s.i32[i];
         for (int k = 4 * i; k < 4 * i + 4; k++) r.i32[i] += x.u8[k] * y.i8[k];
@@ -154,6 +162,10 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_cvtps_pd emu_cvtps_pd
 #define _mm512_cvtepi32_ps emu_cvtepi32_ps
 #define _mm512_castsi512_ps emu_castsi512_ps
+#define _mm512_broadcastsd_pd emu_broadcastsd_pd
+#define _mm512_castpd_ps emu_castpd_ps
+#define _mm512_unpacklo_epi16 emu_unpacklo_epi16
+#define _mm512_unpackhi_epi16 emu_unpackhi_epi16
 #define _mm512_castps_si512 emu_castps_si512
 #define _mm512_castps512_ps256(v) emu_half(v, ps, 0)
 #define _mm512_castpd512_pd256(v) emu_half(v, pd, 0)

@@ -6,7 +6,8 @@
  * lane is a query row, so that each sums over the dimensions, takes its maximum and adds its weights up on its own and in one
  * order; in outputs a lane is a dimension, and a row adds just the keys it may see. So a row's bits do not depend on company.
  * K and V are widened once for all rows, a few keys or dimensions at a time, so that they stay in the first-level cache; few
- * rows take V as it is stored. The next block is asked for while this one is computed.
+ * rows take V as it is stored. The next block is asked for while this one is computed: evenly where memory is the limit, since
+ * requests in a row wait for the few buffers that they go through.
  */
 #ifndef LILY_BACKEND_CPU_ATTN_H
 #define LILY_BACKEND_CPU_ATTN_H
@@ -19,12 +20,16 @@
 #include "backend/cpu/unroll.h"
 
 /* Sums that fit into registers: 8 of 16, or 16 of 32. */
-enum { ATTN_SUMS = LANES == 8 ? 8 : 16, TILE_KEYS = 8, TILE_ROWS = ATTN_SUMS / 2, STRIP = 2 * LANES };
+enum { ATTN_SUMS = LANES == 8 ? 8 : 16, TILE_KEYS = 8, TILE_ROWS = ATTN_SUMS / 2, STRIP = 2 * LANES, PAIR_TILE = 8, PAIR_ROWS = LANES / 2 };
 
 struct attn_state {
     float q[ATTN_MAX_ROWS / LANES][HEAD_DIM][LANES]; /* queries, a lane for each row */
     float score[GRID][ATTN_MAX_ROWS];                /* scores of a block, then weights */
     float keys[TILE_KEYS][HEAD_DIM];                 /* a few keys, widened */
+#ifdef vec_pairs
+    float pairs[PAIR_TILE][HEAD_DIM][2];             /* the same by twos, in the order of pair_bf16 */
+    float twice[HEAD_DIM][LANES];                    /* queries, two lanes for each row */
+#endif
     float values[GRID][STRIP];                       /* a strip of the block's values, widened */
     float max[ATTN_MAX_ROWS], sum[ATTN_MAX_ROWS], keep[ATTN_MAX_ROWS]; /* keep: what the new maximum leaves of out and sum */
     const struct attn_job *job;
@@ -57,6 +62,12 @@ static void attn_begin(struct attn_state *a, const struct attn_job *j)
         a->max[r] = -INFINITY, a->sum[r] = 0;
         for (int i = 0; i < HEAD_DIM; i++) a->q[r / LANES][i][r % LANES] = r < a->rows ? q[i] : 0;
     }
+#ifdef vec_pairs
+    if (a->rows > PAIR_ROWS || !j->bf16) return;
+    for (int i = 0; i < HEAD_DIM; i++)
+        for (int r = 0; r < LANES; r++) a->twice[i][r] = a->q[0][i][r / 2];
+    for (int s = 0; s < GRID; s++) vec_store(a->score[s], vec_all(0));
+#endif
 }
 
 ALWAYS_INLINE vec attn_load(const uint8_t *row, int i, bool bf16)
@@ -125,8 +136,43 @@ ALWAYS_INLINE void score_tile(struct attn_state *a, int u, int vectors, int s, i
     UNROLL8(k, keys, UNROLL2(v, vectors, vec_store(a->score[s + at + k] + (u + v) * LANES, sum[k][v]);))
 }
 
+#ifdef vec_pairs
+/*
+ * Scores of up to PAIR_ROWS rows with 16 keys from s on: two keys in a vector, so that no lane is idle. A lane sums over the
+ * dimensions as in score_tile, to the same bits. The next block's keys are asked for evenly.
+ */
+ALWAYS_INLINE void score_pairs(struct attn_state *a, int s)
+{
+    static const uint8_t zeros[HEAD_DIM * 2];
+    const size_t row = attn_row_bytes(true);
+    const uint8_t *keys = a->block_keys + (size_t)s * row, *next = a->next_keys ? a->next_keys + (size_t)s * row : keys;
+    for (int p = 0; p < PAIR_TILE; p++) {
+        int k = 2 * p;
+        const uint8_t *even = s + k < a->n ? keys + (size_t)k * row : zeros, *odd = s + k + 1 < a->n ? keys + (size_t)(k + 1) * row : zeros;
+        for (int i = 0; i < HEAD_DIM; i += 32) pair_bf16(a->pairs[p][i], even + 2 * i, odd + 2 * i);
+    }
+    vec sum[8];
+    UNROLL8(p, PAIR_TILE, sum[p] = vec_all(0);)
+    for (int i = 0; i < HEAD_DIM; i += 8) {
+        const float *pair = a->pairs[0][i / 32 * 32] + i % 32 / 2, *q = a->twice[i];
+        UNROLL4(k, 4, __builtin_prefetch(next + 32 * i + 64 * k, 0, 2);)
+        UNROLL8(k, 8, {
+            vec x = vec_load(q + k * LANES);
+            UNROLL8(p, PAIR_TILE, sum[p] = vec_fma(vec_pairs(pair + p * 2 * HEAD_DIM + k / 2 * 16 + k % 2 * 2), x, sum[p]);)
+        })
+    }
+    UNROLL8(p, PAIR_TILE, store_pairs(a->score[s + 2 * p], a->score[s + 2 * p + 1], sum[p]);)
+}
+#endif
+
 ALWAYS_INLINE void score_block(struct attn_state *a, bool bf16)
 {
+#ifdef vec_pairs
+    if (bf16 && a->rows <= PAIR_ROWS) {
+        for (int s = 0; s < a->n; s += 2 * PAIR_TILE) score_pairs(a, s);
+        return;
+    }
+#endif
     for (int s = 0; s < a->n; s += TILE_KEYS) {
         int u = 0;
         attn_prefetch(a->next_keys, s / TILE_KEYS, GRID / TILE_KEYS, bf16);
@@ -181,7 +227,11 @@ ALWAYS_INLINE void value_tile(struct attn_state *a, int r, int rows, int n, int 
         UNROLL2(v, 2, acc[m][v] = a->first ? vec_mul(keep, vec_load(out[m] + v * LANES)) : vec_all(0);)
     })
     const float *weight = a->score[0] + r;
+    const size_t share = STRIP * (form == STORED_BF16 ? 2 : 4); /* of the next block's values, asked for with each key */
+    const uint8_t *next = a->next_values ? a->next_values + (size_t)strip * GRID * share : a->block_values;
     for (int s = 0; s < n; s++) {
+        if (form != WIDENED)
+            for (size_t i = 0; i < share; i += 64) __builtin_prefetch(next + (size_t)s * share + i, 0, 2);
         vec v0 = strip_value(a, s, strip, 0, form), v1 = strip_value(a, s, strip, 1, form);
         UNROLL8(m, rows, {
             vec p = vec_all(weight[s * ATTN_MAX_ROWS + m]);
@@ -208,11 +258,11 @@ ALWAYS_INLINE void value_strip(struct attn_state *a, int strip, enum value_form 
 ALWAYS_INLINE void value_block(struct attn_state *a, bool bf16)
 {
     for (int strip = 0; strip < HEAD_DIM / STRIP; strip++) {
-        attn_prefetch(a->next_values, strip, HEAD_DIM / STRIP, bf16);
         if (a->rows <= TILE_ROWS) {
             value_strip(a, strip, bf16 ? STORED_BF16 : STORED_F32);
             continue;
         }
+        attn_prefetch(a->next_values, strip, HEAD_DIM / STRIP, bf16);
         for (int s = 0; s < a->n; s++)
             for (int i = 0; i < STRIP; i += LANES) vec_store(a->values[s] + i, attn_value(a, s, strip * STRIP + i, bf16));
         value_strip(a, strip, WIDENED);
