@@ -26,20 +26,29 @@ ALWAYS_INLINE __m512i load_quad(const int8_t *d)
     return _mm512_set1_epi32(x);
 }
 
-/* y += a group's whole numbers, which are `high` 65536 times and `low`. */
-ALWAYS_INLINE void add_group(float *y, const uint8_t *tile, __m512 high, __m512i low, float scale, float sum, int count)
+/* Of the rows of a tile. */
+struct weights {
+    __m512 scale, bias;
+};
+
+ALWAYS_INLINE struct weights load_weights(const uint8_t *tile)
 {
     const uint8_t *scales = tile + Q4_TILE_BYTES - 64;
+    return (struct weights){load16_bf16(scales), load16_bf16(scales + 32)};
+}
+
+/* y plus a group's whole numbers, which are `high` 65536 times and `low`. */
+ALWAYS_INLINE __m512 add_group(__m512 y, struct weights w, __m512 high, __m512i low, float scale, float sum, int count)
+{
     __m512 whole = _mm512_cvtepi32_ps(low);
     if (count == 3) whole = _mm512_fmadd_ps(high, _mm512_set1_ps(65536), whole);
-    __m512 dot = _mm512_mul_ps(whole, _mm512_set1_ps(scale));
-    __m512 out = _mm512_fmadd_ps(load16_bf16(scales), dot, _mm512_load_ps(y));
-    _mm512_store_ps(y, _mm512_fmadd_ps(load16_bf16(scales + 32), _mm512_set1_ps(sum), out));
+    y = _mm512_fmadd_ps(w.scale, _mm512_mul_ps(whole, _mm512_set1_ps(scale)), y);
+    return _mm512_fmadd_ps(w.bias, _mm512_set1_ps(sum), y);
 }
 
 /* ---- one row: bound by memory, so coming tiles are asked for ---- */
 
-ALWAYS_INLINE void row_group(float *y, const uint8_t *tile, const struct digit_row *r, int t, int count)
+ALWAYS_INLINE __m512 row_group(__m512 y, const uint8_t *tile, const struct digit_row *r, int t, int count)
 {
     const int8_t *d = r->d + (long)t * count * QUANT_GROUP;
     __m512i v[DIGITS_MAX + 1];
@@ -51,7 +60,7 @@ ALWAYS_INLINE void row_group(float *y, const uint8_t *tile, const struct digit_r
         UNROLL4(i, count, UNROLL2(h, 2, v[i] = _mm512_dpbusd_epi32(v[i], quads[h], load_quad(d + i * QUANT_GROUP + 8 * word + 4 * h));))
     }
     __m512i low = count == 1 ? v[0] : _mm512_add_epi32(_mm512_slli_epi32(v[count - 2], 8), v[count - 1]);
-    add_group(y, tile, _mm512_cvtepi32_ps(v[0]), low, r->scales[t], r->sums[t], count);
+    return add_group(y, load_weights(tile), _mm512_cvtepi32_ps(v[0]), low, r->scales[t], r->sums[t], count);
 }
 
 ALWAYS_INLINE void one_row(const struct digit_job *j, int count)
@@ -59,12 +68,12 @@ ALWAYS_INLINE void one_row(const struct digit_job *j, int count)
     struct digit_row row = digit_row(j->act, j->rows ? j->rows[0] : 0, 0);
     const uint8_t *tile = j->block, *end = tile + (size_t)j->n_blocks * (size_t)j->col_tiles * Q4_TILE_BYTES;
     for (int b = 0; b < j->n_blocks; b++) {
-        float y[BLOCK_ROWS] __attribute__((aligned(64))) = {0};
+        __m512 y = _mm512_setzero_ps();
         for (int t = 0; t < j->col_tiles; t++, tile += Q4_TILE_BYTES) {
             prefetch_tile(j->next && tile + AHEAD >= end ? j->next - (end - tile) : tile, AHEAD);
-            row_group(y, tile, &row, t, count);
+            y = row_group(y, tile, &row, t, count);
         }
-        memcpy(j->y + (long)b * BLOCK_ROWS, y, sizeof y);
+        _mm512_storeu_ps(j->y + (long)b * BLOCK_ROWS, y);
     }
 }
 
@@ -121,8 +130,11 @@ ALWAYS_INLINE void add_panel(float *y, const struct panel *p, const struct pair_
         add_digit(v, g, d + (count - 1) * QUANT_GROUP, p->step_d, rows, false);
     }
     const float *scales = p->scales + g->t, *sums = p->sums + g->t;
+    const long step = p->step_scales;
+    const struct weights w[PAIR] = {load_weights(g->tile[0]), load_weights(g->tile[1])};
     UNROLL12(i, rows, UNROLL2(b, PAIR, {
-        add_group(y + (i * PAIR + b) * BLOCK_ROWS, g->tile[b], high[i][b], v[i][b], scales[i * p->step_scales], sums[i * p->step_scales], count);
+        float *out = y + (i * PAIR + b) * BLOCK_ROWS;
+        _mm512_store_ps(out, add_group(_mm512_load_ps(out), w[b], high[i][b], v[i][b], scales[i * step], sums[i * step], count));
     }))
 }
 
@@ -147,17 +159,23 @@ static const panel_fn panel_fns[DIGITS_MAX][PANEL] = {
     {PANEL_FNS(3, PANEL_NAME)},
 };
 
-/* Cuts n rows into panels of about one size. Any two rows lie evenly apart, so listed ones go by twos. */
-static int cut_panels(struct panel panels[CHUNK], const struct digit_job *j, int from, int n)
+/* Rows of a job whose sums stay in the first-level cache. */
+struct chunk {
+    int from, n, n_panels;
+    struct panel panels[CHUNK];
+};
+
+/* Cuts the rows into panels of about one size. Any two rows lie evenly apart, so listed ones go by twos. */
+static void cut_panels(struct chunk *c, const struct digit_job *j)
 {
-    int most = j->rows ? 2 : j->act->count == 3 ? PANEL / 2 : PANEL, n_panels = (n + most - 1) / most;
-    for (int i = 0, first = from; i < n_panels; first += panels[i++].n) {
-        int size = (from + n - first + n_panels - i - 1) / (n_panels - i);
+    int most = j->rows ? 2 : j->act->count == 3 ? PANEL / 2 : PANEL, first = c->from;
+    c->n_panels = (c->n + most - 1) / most;
+    for (int i = 0; i < c->n_panels; first += c->panels[i++].n) {
+        int left = c->n_panels - i, size = (c->from + c->n - first + left - 1) / left;
         struct digit_row a = digit_row(j->act, j->rows ? j->rows[first] : first, 0), b = a;
         if (size > 1) b = digit_row(j->act, j->rows ? j->rows[first + 1] : first + 1, 0);
-        panels[i] = (struct panel){a.d, a.scales, a.sums, b.d - a.d, b.scales - a.scales, size};
+        c->panels[i] = (struct panel){a.d, a.scales, a.sums, b.d - a.d, b.scales - a.scales, size};
     }
-    return n_panels;
 }
 
 ALWAYS_INLINE void unpack_tile(uint8_t *codes, const uint8_t *tile)
@@ -169,45 +187,47 @@ ALWAYS_INLINE void unpack_tile(uint8_t *codes, const uint8_t *tile)
     }
 }
 
-/* Blocks b and b+1 with up to CHUNK rows, whose sums stay in the first-level cache. The last of an odd number is its own pair. */
-static void pair_rows(const struct digit_job *j, int b, int from, int n)
+/* Blocks b and b+1; the last of an odd number is its own pair. */
+static void add_pair(const struct digit_job *j, int b, const struct chunk *c)
 {
     float y[CHUNK][PAIR][BLOCK_ROWS] __attribute__((aligned(64)));
-    struct panel panels[CHUNK];
     struct pair_group g;
     const size_t block_bytes = (size_t)j->col_tiles * Q4_TILE_BYTES;
-    const int n_panels = cut_panels(panels, j, from, n), here = j->n_blocks - b < PAIR ? j->n_blocks - b : PAIR;
+    const int here = j->n_blocks - b < PAIR ? j->n_blocks - b : PAIR;
     const panel_fn *fns = panel_fns[j->act->count - 1];
     const uint8_t *next = j->block + (size_t)(b + here) * block_bytes;
     if (j->next && b + here == j->n_blocks) next = j->next;
-    for (int i = 0; i < n; i++) UNROLL2(k, PAIR, _mm512_store_ps(y[i][k], _mm512_setzero_ps());)
-    g.ask = next, g.ask_step = (PAIR * Q4_TILE_BYTES) / (16 * n_panels);
+    for (int i = 0; i < c->n; i++) UNROLL2(k, PAIR, _mm512_store_ps(y[i][k], _mm512_setzero_ps());)
+    g.ask = next, g.ask_step = (PAIR * Q4_TILE_BYTES) / (16 * c->n_panels);
     for (g.t = 0; g.t < j->col_tiles; g.t++) {
         float *out = y[0][0];
         for (int i = 0; i < PAIR; i++) {
             g.tile[i] = j->block + (size_t)(b + (i < here ? i : 0)) * block_bytes + (size_t)g.t * Q4_TILE_BYTES;
             unpack_tile(g.codes[i], g.tile[i]);
         }
-        for (int i = 0; i < n_panels; out += panels[i++].n * PAIR * BLOCK_ROWS) {
-            fns[panels[i].n - 1](out, &panels[i], &g);
+        for (int i = 0; i < c->n_panels; out += c->panels[i++].n * PAIR * BLOCK_ROWS) {
+            fns[c->panels[i].n - 1](out, &c->panels[i], &g);
             g.ask += 16 * g.ask_step;
         }
     }
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < c->n; i++)
         for (int k = 0; k < here; k++)
-            _mm512_storeu_ps(j->y + (long)(from + i) * j->ldy + (long)(b + k) * BLOCK_ROWS, _mm512_load_ps(y[i][k]));
+            _mm512_storeu_ps(j->y + (long)(c->from + i) * j->ldy + (long)(b + k) * BLOCK_ROWS, _mm512_load_ps(y[i][k]));
 }
 
 void cpu_digits_avx512(const struct digit_job *j)
 {
-    if (j->n > 1) {
-        for (int b = 0; b < j->n_blocks; b += PAIR)
-            for (int from = 0; from < j->n; from += CHUNK) pair_rows(j, b, from, j->n - from < CHUNK ? j->n - from : CHUNK);
-        return;
+    struct chunk c;
+    if (j->n == 1) {
+        switch (j->act->count) {
+        case 1: one_row(j, 1); return;
+        case 2: one_row(j, 2); return;
+        default: one_row(j, 3); return;
+        }
     }
-    switch (j->act->count) {
-    case 1: one_row(j, 1); break;
-    case 2: one_row(j, 2); break;
-    default: one_row(j, 3); break;
+    for (c.from = 0; c.from < j->n; c.from += CHUNK) {
+        c.n = j->n - c.from < CHUNK ? j->n - c.from : CHUNK;
+        cut_panels(&c, j);
+        for (int b = 0; b < j->n_blocks; b += PAIR) add_pair(j, b, &c);
     }
 }
