@@ -18,6 +18,17 @@ ALWAYS_INLINE void gdn_copy(float *to, int ld_to, const float *from, int ld_from
         for (int m = 0; m < vectors; m++) vec_store(to + (long)i * ld_to + m * LANES, vec_load(from + (long)i * ld_from + m * LANES));
 }
 
+/* Asks for the rows of token t. They lie too far from those before for the processor to know. */
+ALWAYS_INLINE void gdn_ask(const struct gdn_job *j, int t, int c, int vectors)
+{
+    if (t >= j->n) return;
+    for (int i = 0; i < GDN_DIM; i += 16) {
+        __builtin_prefetch(j->k + (long)t * j->ldqk + i);
+        __builtin_prefetch(j->q + (long)t * j->ldqk + i);
+    }
+    for (int i = 0; i < vectors * LANES; i += 16) __builtin_prefetch(j->v + (long)t * j->ldv + c + i);
+}
+
 ALWAYS_INLINE void gdn_columns(const struct gdn_job *j, int c, int vectors)
 {
     float strip[GDN_DIM * 64] __attribute__((aligned(64)));
@@ -27,7 +38,10 @@ ALWAYS_INLINE void gdn_columns(const struct gdn_job *j, int c, int vectors)
         return;
     }
     gdn_copy(strip, width, j->state + c, GDN_DIM, vectors);
-    for (int t = 0; t < j->n; t++) gdn_token(j, strip, width, t, c, vectors);
+    for (int t = 0; t < j->n; t++) {
+        gdn_ask(j, t + 2, c, vectors);
+        gdn_token(j, strip, width, t, c, vectors);
+    }
     gdn_copy(j->state + c, GDN_DIM, strip, width, vectors);
 }
 

@@ -52,6 +52,7 @@ static void conv_silu(const struct conv_job *j)
         UNROLL4(i, CONV_WIDTH, w[i] = _mm512_i32gather_ps(channel, j->weight + (long)c * CONV_WIDTH + i, 4);)
         UNROLL4(i, CONV_HISTORY, h[i] = _mm512_loadu_ps(j->history + (long)i * j->ld_h + c);)
         for (int t = 0; t < j->n; t++) {
+            __builtin_prefetch(j->u + (long)(t + 8) * j->ld_u + c);
             __m512 u = _mm512_loadu_ps(j->u + (long)t * j->ld_u + c), y = _mm512_mul_ps(w[0], h[0]);
             y = _mm512_fmadd_ps(w[1], h[1], y);
             y = _mm512_fmadd_ps(w[2], h[2], y);

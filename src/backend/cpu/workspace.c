@@ -33,18 +33,24 @@ static struct act carve_act(struct carver *c, size_t rows, int width)
     return a;
 }
 
+/* Rows begin on lines, an odd number of them apart, so that rows of a power of two do not fall on the same places of a cache. */
+static int row_width(int n)
+{
+    return round_up(n, 2 * BLOCK_ROWS) + BLOCK_ROWS;
+}
+
 static void carve_all(struct workspace *ws, const struct model_shape *s, int max_rows, int max_logits,
                       struct carver *c)
 {
     size_t n = (size_t)max_rows, slots = n * EXPERTS_PER_TOKEN;
     int q_dim = s->n_q_heads * HEAD_DIM, value_dim = shape_gdn_value_dim(s);
-    ws->ld_qkv = round_up(shape_conv_dim(s), BLOCK_ROWS);
-    ws->ld_z = value_dim;
+    ws->ld_qkv = row_width(shape_conv_dim(s));
+    ws->ld_z = row_width(value_dim);
     ws->ld_heads = round_up(s->n_gdn_v_heads, BLOCK_ROWS);
-    ws->ld_q = 2 * q_dim;
-    ws->ld_kv = s->n_kv_heads * HEAD_DIM;
+    ws->ld_q = row_width(2 * q_dim);
+    ws->ld_kv = row_width(s->n_kv_heads * HEAD_DIM);
     ws->ld_experts = round_up(s->n_experts, BLOCK_ROWS);
-    ws->ld_hidden = round_up(s->hidden, BLOCK_ROWS);
+    ws->ld_hidden = row_width(s->hidden);
     ws->x = carve_floats(c, n, s->hidden);
     ws->norm = carve_act(c, n, s->hidden);
     ws->routed = (struct act){.ld = ws->norm.ld};
