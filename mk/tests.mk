@@ -40,10 +40,11 @@ bins = $(foreach d,$1,$(filter $(BUILD)/tests/$d/%,$(TEST_BIN)))
 some = $(if $(T),$(foreach p,$1,$(if $(findstring $(T),$p),$p)),$1)
 RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" MODE=$(MODE) SAN=$(SAN) CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh $(if $(T),,-s $1)
 
-CHECK := $(call some,$(call bins,unit golden state fault api) $(KERNELS) $(FUZZ_BIN) tests/layers.sh tests/headers.sh \
-  tests/install.sh tests/neon.sh tests/avx512.sh $(call scripts,cli api) $(wildcard tests/skills/skills.py))
-SAN_CHECK := $(call some,$(call bins,unit golden fault) $(FUZZ_BIN))
-TSAN_CHECK := $(call some,$(filter-out %/test_demo_ids %/test_memory,$(call bins,unit/backend unit/base unit/load unit/run unit/serve state api) $(BUILD)/tests/unit/text/test_edges) $(call scripts,api))
+# What takes long comes first: short ones fill what is left at the end.
+CHECK := $(call some,$(wildcard tests/skills/skills.py) tests/neon.sh tests/avx512.sh $(call scripts,api cli) tests/install.sh \
+  tests/headers.sh $(KERNELS) $(call bins,fault state golden api unit) $(FUZZ_BIN) tests/layers.sh)
+SAN_CHECK := $(call some,$(call bins,fault golden unit) $(FUZZ_BIN))
+TSAN_CHECK := $(call some,$(call scripts,api) $(filter-out %/test_demo_ids %/test_memory,$(call bins,state api) $(BUILD)/tests/unit/text/test_edges $(call bins,unit/backend unit/run unit/serve unit/load unit/base)))
 SOAK := $(call some,$(call bins,soak) $(call scripts,soak))
 
 #: make check          every suite once: unit, layers, headers, kernels, golden, state, fault, api, cli, skills
@@ -66,7 +67,7 @@ $(addprefix $(BUILD)/tests/bench/,bench_tokenizer serve_load): %: %.o $(BUILD)/l
 
 #: make check-san      unit, golden and fault suites under AddressSanitizer and UBSan, then each fuzzer for 15 s
 check-san:
-	@tests/sum.sh "$(MAKE) SAN=address,undefined suite-san" "$(MAKE) fuzz FUZZ_SECONDS=15"
+	@tests/sum.sh "$(MAKE) SAN=address,undefined suite-san" "$(MAKE) fuzz FUZZ_SECONDS=$(or $(SAN_FUZZ),15)"
 suite-san: $(BUILD)/lily $(filter $(BUILD)/%,$(SAN_CHECK))
 	$(call RUN,check-san) $(SAN_CHECK)
 #: make check-san-api  the server's suites under the same sanitizers
@@ -86,12 +87,11 @@ suite-fuzz: $(FUZZ_BIN); @tests/fuzz.sh $(FUZZ_SECONDS) $^
 CROSS_CC ?= aarch64-linux-gnu-gcc
 QEMU ?= qemu-aarch64
 QEMU_LEFT := tests/state/test_demo_ids tests/state/test_conversations tests/state/test_memory
-QEMU_CHECK := $(call some,$(filter-out $(QEMU_LEFT:%=$(BUILD)/%),$(call bins,unit golden state)) $(KERNELS))
+QEMU_CHECK := $(call some,$(KERNELS) $(filter-out $(QEMU_LEFT:%=$(BUILD)/%),$(call bins,state golden unit)))
 qemu check-qemu:
 	@if tests/have.sh qemu $(CROSS_CC) $(QEMU) apt-get 'tests/sysroot.sh arm64 build/sysroot-aarch64'; then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
 suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 900 $(foreach f,$(QEMU_LEFT),-x '$f: emulated, it takes too long or counts memory of the emulator') -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
-# What tests/neon.sh and tests/avx512.sh run.
-static-programs: $(KERNELS) $(BUILD)/tests/golden/test_tiny $(BUILD)/tests/golden/test_tiny_mlx
+static-programs: $(KERNELS) $(BUILD)/tests/golden/test_tiny $(BUILD)/tests/golden/test_tiny_mlx # of tests/neon.sh, tests/avx512.sh
 #: make check-clients   the official SDKs (Python, JavaScript) against the server
 check-clients: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/run.sh
 #: make bench-serve     latency of the server: under load, of first bytes, of leaving clients; overhead per token
@@ -105,9 +105,9 @@ check-web: $(BUILD)/lily; @LILY=$(BUILD)/lily MARKED=$(MARKED) tests/web/run.sh 
 #: make soak           long runs
 soak: $(BUILD)/lily $(BUILD)/tests/bench/serve_load $(filter $(BUILD)/%,$(SOAK))
 	$(call RUN,soak) -t 1800 $(SOAK)
-#: make check-all      everything that this machine can run: check, check-san, tsan, qemu, fuzz, soak (as root, check in a fresh chroot)
+#: make check-all      everything that this machine can run: check, check-san with longer fuzzing, tsan, qemu, soak, clients, page (as root, check in a fresh chroot)
 check-all:
-	@tests/sum.sh $(if $(and $(filter 0,$(shell id -u)),$(shell command -v debootstrap)),,"$(MAKE) check") "$(MAKE) check-san" "$(MAKE) check-san-api" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) fuzz" "$(MAKE) soak" "$(MAKE) check-clients" "$(MAKE) check-web" tests/chroot.sh
+	@tests/sum.sh $(if $(and $(filter 0,$(shell id -u)),$(shell command -v debootstrap)),,"$(MAKE) check") "$(MAKE) check-san SAN_FUZZ=$(FUZZ_SECONDS)" "$(MAKE) check-san-api" "$(MAKE) tsan" "$(MAKE) qemu" "$(MAKE) soak" "$(MAKE) check-clients" "$(MAKE) check-web" tests/chroot.sh
 #: make counts         the counts of the last run of each suite, in the form of tests/min_counts
 counts:; @cat build/*/counts-* 2>/dev/null
 .PHONY: check check-web check-clients check-agents bench-serve bench-cache check-san check-san-api suite-san-api check-all $(PARTS) tsan qemu check-qemu fuzz soak bench bench-kernels bench-tokenizer counts suite-san suite-tsan suite-qemu suite-fuzz static-programs

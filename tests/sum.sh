@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs commands that end with a closing line, one after another, and sums the lines into one. The commands' own lines are
-# shown as "== COMMAND: …", so that the last line is the only closing line.
+# shown as "== COMMAND: …", so that the last line is the only closing line. At the end each comes again, with its seconds.
 # usage: sum.sh COMMAND...
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
@@ -10,6 +10,7 @@ closing='^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$'
 for c in "$@"; do
     label=$(echo "$c" | tr -d '|&\\')
     echo "== $label"
+    start=$(date +%s)
     {
         $c
         echo $? >"$tmp/rc"
@@ -23,7 +24,7 @@ for c in "$@"; do
         f=$((f + 1))
     fi
     echo "$p $f $s" >>"$tmp/sums"
-    echo "== $label: $p passed, $f failed, $s skipped" >>"$tmp/lines"
+    echo "== $label: $p passed, $f failed, $s skipped, $(($(date +%s) - start)) s" >>"$tmp/lines"
 done
 cat "$tmp/lines"
 awk '{p += $1; f += $2; s += $3}
