@@ -50,7 +50,7 @@ class Place:
     def ask(self, argv, env, refused=0):
         """refused: side requests that the server cannot serve yet."""
         env = {"HOME": self.home, "PATH": BIN + ":/usr/bin:/bin", "TERM": "dumb", **{k: self.here(v) for k, v in env.items()}}
-        done = subprocess.run(argv, cwd=self.work, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=240)
+        done = subprocess.run(argv, cwd=self.work, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=1200)
         log = "".join(line for line in self.server.log if "/v1/" in line)
         told = (done.returncode, done.stdout.decode()[-2000:], done.stderr.decode()[-2000:], log)
         assert done.returncode == 0 and "It says " + self.secret in done.stdout.decode(), told
