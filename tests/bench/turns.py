@@ -51,12 +51,19 @@ def settle(server, seconds):
         time.sleep(seconds)
 
 
+def started(options, model):
+    """A server that has loaded its model, of which a prompt may take minutes."""
+    server = Server(None, options, model=model, wait=False)
+    server.timeout = 3600
+    server.wait_for(lambda: server.get("/health")[0] == 200, 900)
+    return server
+
+
 def turns(model, n, quiet, options):
     """The turns of a chat with a long system prompt, over a kill -9 and a restart."""
     folder = tempfile.mkdtemp(prefix="lily-cache-")
     options = ["--ctx", "16384", "--cache-dir", folder, *options]
-    server = Server(None, options, model=model, wait=False)
-    server.wait_for(lambda: server.get("/health")[0] == 200, 900)
+    server = started(options, model)
     system, rows = {"role": "system", "content": words(n, 1)}, {}
     warm = [user(words(700, 9))]
     turn(server, warm)
@@ -71,8 +78,7 @@ def turns(model, n, quiet, options):
     _, rows["new chat, same system prompt"] = turn(server, [system, user("Hello!")])
     settle(server, quiet)
     server.stop(signal.SIGKILL)
-    server = Server(None, options, model=model, wait=False)
-    server.wait_for(lambda: server.get("/health")[0] == 200, 900)
+    server = started(options, model)
     turn(server, warm)
     third = [*second, answer, user("And the number?")]
     _, rows["third turn after kill -9 and a restart"] = turn(server, third)
@@ -93,8 +99,7 @@ def memory(model, mib, options, chats=24):
     """What a full cache adds to the resident memory, against the same requests without a cache."""
     out = {}
     for budget in (0, mib):
-        server = Server(None, ["--ctx", "4096", "--cache-ram", "%dM" % budget, *options], model=model, wait=False)
-        server.wait_for(lambda: server.get("/health")[0] == 200, 900)
+        server = started(["--ctx", "4096", "--cache-ram", "%dM" % budget, *options], model)
         most = 0
         for k in range(chats):
             turn(server, [user(words(1500, k))])
