@@ -60,8 +60,8 @@ void *mem_try_resize(void *p, size_t n, size_t size)
     return realloc(p, n && size ? n * size : 1);
 }
 
-/* Sanitizers watch the heap, not mappings: there, big blocks come from it. */
-#ifdef LILY_SAN
+/* The address sanitizer watches the heap, not mappings: there, big blocks come from it. */
+#if defined(LILY_SAN) && !defined(__SANITIZE_THREAD__)
 static void *map_big(size_t n_bytes)
 {
     size_t rounded = n_bytes > SIZE_MAX - 64 ? 0 : (n_bytes + 63) / 64 * 64;

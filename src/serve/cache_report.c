@@ -82,7 +82,7 @@ static int numbers(const struct cache_counters *k, struct number *out)
     PUT("verified_total", "Prompts read again cold, to compare.", "verified", false, verified);
     PUT("differing_total", "Of them, those whose logits differed.", "differing", false, differing);
     PUT("states", "Saved states in memory.", "states", true, states);
-    PUT("bytes", "Memory of the saved states.", "bytes", true, bytes);
+    PUT("bytes", "Memory that counts against --cache-ram: the saved states, and what is there for their sake.", "bytes", true, bytes);
     PUT("peak_bytes", "The most that it was.", "peak_bytes", true, peak_bytes);
     PUT("budget_bytes", "What they may take (--cache-ram).", "budget", true, budget);
     PUT("disk_states_written_total", "States written to disk.", "disk_written", false, disk_written);

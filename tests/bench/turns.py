@@ -65,7 +65,7 @@ def turns(model, n, quiet, options):
     options = ["--ctx", "16384", "--cache-dir", folder, *options]
     server = started(options, model)
     system, rows = {"role": "system", "content": words(n, 1)}, {}
-    warm = [user(words(700, 9))]
+    warm = [user(words(n // 8, 9))]
     turn(server, warm)
     talk = [system, user("Name a colour of the text.")]
     answer, rows["first turn"] = turn(server, talk)
