@@ -182,6 +182,7 @@ def test_kill():
             reply = chat(s, t, max_tokens=6)
             assert message(reply) == want
             reused += reply["lily"]["cache"]["reused"]
+        written(s)
         assert s.metric("cache_disk_damaged_total") == 0, s.log
         assert s.stop() == 0 and size(path) <= quota
     assert reused > 0, s.log
