@@ -401,8 +401,7 @@ static void on_problem(struct bufferevent *bev, short what, void *arg)
         conn_drop(x); /* an error, a stall, or a request that will not be complete */
         return;
     }
-    x->fin = true;
-    if (replying) x->state = CONN_CLOSING;
+    x->fin = true; /* requests that wait for the client to read are still answered (step_head) */
     event_add(x->watch, &watch_every);
     if (x->state == CONN_HANDLING) x->server->handler.on_fin(x->server->handler.ctx, x);
 }
@@ -426,11 +425,10 @@ static bool has_come(const struct http_exchange *x)
     return recv(bufferevent_getfd(x->bev), &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* Room for one more connection: the one that is idle longest gives way. */
-static bool make_room(struct http *s)
+/* The connection that is idle longest gives way; false when there is none. */
+static bool drop_idle(struct http *s)
 {
     struct http_exchange *x;
-    if (s->n < s->opt.max_connections) return true;
     while ((x = idle_longest(s)) && has_come(x)) {
         x->begun = true;
         x->begun_ms = clock_ms();
@@ -446,7 +444,7 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
     (void)l;
     (void)a;
     (void)n;
-    if (!make_room(s)) {
+    if (s->n >= s->opt.max_connections && !drop_idle(s)) {
         close(fd);
         return;
     }
@@ -475,11 +473,12 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
     if (s->listener) evconnlistener_enable(s->listener);
 }
 
-/* Out of descriptors: wait a moment instead of spinning. */
+/* Out of descriptors, sooner than the limit says when the rest of the process, or of the system, has many. */
 static void on_accept_error(struct evconnlistener *l, void *arg)
 {
     struct http *s = arg;
-    evconnlistener_disable(l);
+    if ((errno == EMFILE || errno == ENFILE) && drop_idle(s)) return; /* the loop comes again at once */
+    evconnlistener_disable(l); /* waits a moment instead of spinning */
     event_add(s->retry, &retry_accept);
 }
 

@@ -222,6 +222,19 @@ def test_pipelining_without_reading():
     s.close()
 
 
+def test_pipelining_ends_with_a_fin():
+    """Who has sent all requests may close that side, read late, and gets every reply."""
+    s = srv.connect()
+    s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4000)
+    s.shutdown(socket.SHUT_WR)
+    time.sleep(0.3 * SLOW)
+    got = b""
+    while part := s.recv(1 << 20):
+        got += part
+    assert got.count(b"HTTP/1.1 200 OK") == 4000, got.count(b"HTTP/1.1 200 OK")
+    s.close()
+
+
 def test_expect():
     s = srv.connect()
     s.sendall(post(b"", extra=b"Expect: 100-continue\r\n" + CLOSE, length=len(TOKENIZE)))
@@ -259,14 +272,19 @@ def test_2000_idle_connections():
 
 def test_idle_connections_give_way():
     """With few descriptors an idle connection is closed for a new one, so nobody can keep others out by sitting there."""
-    few = Server({}, wrap=["sh", "-c", 'ulimit -n 200; exec "$@"', "sh"])
+    for descriptors in (200, 40):  # 40: they end before the server's own limit is reached
+        idle_connections_give_way(descriptors)
+
+
+def idle_connections_give_way(descriptors):
+    few = Server({}, wrap=["sh", "-c", 'ulimit -n %d; exec "$@"' % descriptors, "sh"])
     working = few.connect()
     body = json.dumps(chat_body([{"text": "x", "delay_ms": 20, "repeat": 100}], stream=True)).encode()
     working.sendall(post(body, b"/v1/chat/completions"))
     data = working.recv(65536)  # from here on it is no idle one
     idle = [few.connect() for _ in range(300)]
     few.ok("/v1/chat/completions", chat_body(["x"]))
-    assert few.metric("connections") < 200
+    assert few.metric("connections") < descriptors
     while b"[DONE]" not in data:
         part = working.recv(65536)
         assert part, data
