@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/safe.h"
 #include "commands.h"
 #include "process.h"
@@ -104,11 +105,12 @@ static int exit_code(lily_status st)
 static void report(const struct lily_err *err, bool json)
 {
     struct buf text = {0};
+    buf_addz(&text, "lily: ");
     safe_text(&text, err->msg, strlen(err->msg), false);
-    fprintf(stderr, "lily: %s\n", buf_str(&text));
-    buf_clear(&text);
+    if (err->hint[0]) buf_addz(&text, "\nhint: ");
     safe_text(&text, err->hint, strlen(err->hint), false);
-    if (text.len) fprintf(stderr, "hint: %s\n", buf_str(&text));
+    buf_addc(&text, '\n');
+    log_lines(buf_str(&text), text.len);
     buf_free(&text);
     if (!json) return;
     struct json *error = json_new_object(), *top = json_new_object();

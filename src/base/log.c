@@ -1,6 +1,10 @@
 /* Messages and the progress bar on stderr. */
 #include "base/log.h"
 
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,12 +24,91 @@ void log_quiet(bool quiet)
     atomic_store(&is_quiet, quiet);
 }
 
+/* ---- lines to stderr ---- */
+
+enum { MAX_KEPT = 1 << 20 };
+
+static struct {
+    pthread_mutex_t lock; /* of all below */
+    bool never_wait;
+    struct buf kept; /* owned; from `at` on what the reader has not had yet */
+    size_t at;
+    long dropped; /* calls whose lines found no room */
+} out = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Writes as much as goes without waiting longer than ms at a time. A pipe that can be written to takes PIPE_BUF bytes at once. */
+static size_t write_some(const char *text, size_t n, int ms)
+{
+    size_t sent = 0;
+    while (sent < n) {
+        struct pollfd p = {STDERR_FILENO, POLLOUT, 0};
+        if (poll(&p, 1, ms) != 1) return sent;
+        if (!(p.revents & POLLOUT)) return n; /* nobody will ever read it */
+        ssize_t got = write(STDERR_FILENO, text + sent, n - sent < PIPE_BUF ? n - sent : PIPE_BUF);
+        if (got < 0 && errno != EINTR) return errno == EAGAIN ? sent : n;
+        if (got > 0) sent += (size_t)got;
+    }
+    return sent;
+}
+
+/* Under the lock. A line that was begun (sent > 0) is kept to its end. */
+static void keep(const char *text, size_t n, size_t sent)
+{
+    if (sent == 0 && n > MAX_KEPT - (out.kept.len - out.at)) out.dropped++;
+    else if (sent < n) buf_add(&out.kept, text + sent, n - sent);
+}
+
+/* Under the lock. */
+static void send_kept(int ms)
+{
+    out.at += write_some(buf_str(&out.kept) + out.at, out.kept.len - out.at, ms);
+    if (out.at < out.kept.len) return;
+    buf_free(&out.kept);
+    out.at = 0;
+    if (!out.dropped) return;
+    buf_printf(&out.kept, "lily: warning: nobody read stderr: lines were dropped, %ld times\n", out.dropped);
+    out.dropped = 0;
+    out.at = write_some(buf_str(&out.kept), out.kept.len, ms);
+}
+
+void log_lines(const char *text, size_t n)
+{
+    pthread_mutex_lock(&out.lock);
+    if (out.never_wait) {
+        send_kept(0);
+        size_t sent = out.at == out.kept.len ? write_some(text, n, 0) : 0;
+        keep(text, n, sent);
+    } else {
+        fwrite(text, 1, n, stderr); /* one call, so that lines of threads do not mix */
+    }
+    pthread_mutex_unlock(&out.lock);
+}
+
+void log_never_wait(void)
+{
+    pthread_mutex_lock(&out.lock);
+    out.never_wait = true;
+    pthread_mutex_unlock(&out.lock);
+}
+
+void log_flush(int ms)
+{
+    pthread_mutex_lock(&out.lock);
+    send_kept(ms);
+    pthread_mutex_unlock(&out.lock);
+}
+
 static void print_line(const char *tag, const char *fmt, va_list ap)
 {
     char text[1024];
+    struct buf line = {0};
     vsnprintf(text, sizeof text, fmt, ap);
-    /* One call, so that lines of threads do not mix; a bar is wiped first and comes back with its next step. */
-    fprintf(stderr, "%slily: %s%s\n", atomic_load(&bar_drawn) ? "\r\033[K" : "", tag, text);
+    /* A bar is wiped first and comes back with its next step. */
+    buf_printf(&line, "%slily: %s", atomic_load(&bar_drawn) ? "\r\033[K" : "", tag);
+    safe_text(&line, text, strlen(text), false);
+    buf_addc(&line, '\n');
+    log_lines(line.data, line.len);
+    buf_free(&line);
 }
 
 void log_note(const char *fmt, ...)

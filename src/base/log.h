@@ -6,10 +6,22 @@
 #define LILY_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 void log_quiet(bool quiet); /* true: notes and bars are dropped, warnings stay */
+/* One line each; control characters in what is printed become visible (base/safe.h). */
 void log_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* n bytes as they are; whole lines. */
+void log_lines(const char *text, size_t n);
+
+/*
+ * From here on nobody waits for a reader of stderr that has stopped reading (a full pipe, a terminal behind Ctrl-S): up to
+ * 1 MiB is kept for it, what comes beyond is dropped, and a line tells how often. log_flush goes on with what is kept, and waits at
+ * most so many milliseconds for the reader.
+ */
+void log_never_wait(void);
+void log_flush(int ms);
 
 /*
  * A progress bar: drawn only when stderr is a terminal, and only once the work has taken a quarter of a second.

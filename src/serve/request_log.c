@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/safe.h"
 #include "serve/write.h"
 
@@ -101,6 +102,6 @@ void request_log(const struct server_options *o, const struct call *c, const str
         put_text(&l, "answer_text", buf_str(answer), answer->len);
     }
     buf_addz(&l.out, l.json ? "}\n" : "\n");
-    fwrite(buf_str(&l.out), 1, l.out.len, stderr);
+    log_lines(buf_str(&l.out), l.out.len);
     buf_free(&l.out);
 }

@@ -13,7 +13,7 @@
 #include "serve/server_impl.h"
 #include "serve/write.h"
 
-enum { MAX_CONNECTIONS = 16384, SPARE_DESCRIPTORS = 64, TICK_MS = 250, CALL_BYTES = 16 << 20 };
+enum { MAX_CONNECTIONS = 16384, SPARE_DESCRIPTORS = 64, TICK_MS = 250, LAST_LINES_MS = 500, CALL_BYTES = 16 << 20 };
 static const double flush_ms = 2000, idle_s = 120, stall_s = 60, request_s = 60;
 
 void server_note(struct server *s, const struct call *c, const struct http_head *h, int status)
@@ -88,6 +88,7 @@ static void on_tick(void *ctx)
     const struct engine_counters *k = engine_counters(s->engine);
     history_note(&s->history, now, atomic_load(&k->generated_tokens), atomic_load(&k->computed_tokens));
     http_tick(s->http);
+    log_flush(0);
     look_at_engine(s);
     /* One more tick, in which /health tells the reason to who asks. */
     if (s->failed && !s->calls) begin_drain(s, 0);
@@ -165,6 +166,7 @@ lily_status server_run(const struct server_options *o, const struct bundle *text
 {
     struct server s = {.opt = o, .texts = texts, .started_ms = clock_ms()};
     s.max_connections = find_max_connections();
+    log_never_wait(); /* the loop's thread writes the log */
     lily_status st = start(&s, runner, err);
     if (st == LILY_OK) {
         log_note("serving %s on http://%s:%d", o->model_id, o->host, http_port(s.http));
@@ -174,5 +176,6 @@ lily_status server_run(const struct server_options *o, const struct bundle *text
         if (s.failed) st = LILY_ERR_DEVICE;
     }
     tear_down(&s);
+    log_flush(LAST_LINES_MS);
     return st;
 }

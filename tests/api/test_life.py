@@ -408,6 +408,22 @@ def test_log():
     assert not any("secret" in l for l in srv.log)
 
 
+class Unread(Server):
+    """Nobody reads its stderr once it has started."""
+
+    def _read_log(self):
+        pass
+
+
+def test_stderr_that_nobody_reads():
+    """A log that is not read stops no reply, nor the end; a late reader gets what fits into the pipe."""
+    s = Unread({})
+    for _ in range(30):
+        assert s.get("/" + "x" * 8000)[0] == 404
+    assert s.stop() == 0
+    assert s.process.stderr.read().count(b"xxx status=404\n") >= 4
+
+
 # ---- the end ----
 
 def test_drain():

@@ -191,6 +191,62 @@ static void more_than_everything_is_all(void **state)
     assert_non_null(strstr(seen, "[============================] 100% 5 steps of 1 steps"));
 }
 
+/* As much as the pipe holds; its length. */
+static size_t fill(int fd)
+{
+    char dots[4096];
+    size_t n = 0;
+    memset(dots, '.', sizeof dots);
+    int flags = fcntl(fd, F_GETFL);
+    fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    for (ssize_t got; (got = write(fd, dots, sizeof dots)) > 0;) n += (size_t)got;
+    fcntl(fd, F_SETFL, flags);
+    return n;
+}
+
+static void take(int fd, char *to, size_t n)
+{
+    for (ssize_t got; n; to += got, n -= (size_t)got) assert_true((got = read(fd, to, n)) > 0);
+}
+
+/* The last test: from here on the program does not wait. */
+static void nobody_waits_for_a_reader(void **state)
+{
+    static char got[4 << 20], text[1001];
+    int fds[2], saved = dup(STDERR_FILENO);
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    size_t filled = fill(fds[1]);
+    dup2(fds[1], STDERR_FILENO);
+    log_never_wait();
+    memset(text, 'x', 1000);
+    alarm(60); /* instead of waiting for ever */
+    log_note("first\033[31m");
+    for (int i = 0; i < 2000; i++) log_note("%s", text); /* twice what is kept */
+    log_flush(10);
+    take(fds[0], got, filled);
+    log_flush(0);
+    size_t n = 0; /* the pipe holds less than what was kept: the rest, and the count, come as it is read */
+    struct pollfd p = {fds[0], POLLIN, 0};
+    while (poll(&p, 1, 0) == 1) {
+        ssize_t more = read(fds[0], got + n, sizeof got - 1 - n);
+        assert_true(more > 0);
+        n += (size_t)more;
+        log_flush(0);
+    }
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(fds[0]);
+    close(fds[1]);
+    assert_memory_equal(got, "lily: first^[[31m\nlily: xxx", 27);
+    const char *end = strstr(got, "lily: warning: nobody read stderr: lines were dropped, ");
+    assert_non_null(end);
+    long dropped = strtol(strpbrk(end, "0123456789"), NULL, 10), kept = (long)(end - got) / 1007;
+    assert_true(n > 900000 && n < (1 << 20) + 1000);
+    assert_int_equal(kept + dropped, 2000);
+    alarm(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -202,6 +258,7 @@ int main(void)
         cmocka_unit_test(a_bar_is_drawn_again_as_work_goes_on),
         cmocka_unit_test(fast_work_and_quiet_draw_nothing),
         cmocka_unit_test(more_than_everything_is_all),
+        cmocka_unit_test(nobody_waits_for_a_reader),
     };
     return RUN_TESTS(tests);
 }
