@@ -31,7 +31,7 @@ cuda:; @$(if $(CUDA_BUILT),$(MAKE) $(CUDA_BUILT),echo "SKIP the CUDA plug-in: no
 $(BUILD)/tests/bench/bench_cuda: %: %.o $(BUILD)/liblily.a
 	$(Q)$(CC) $(CFLAGS_ALL) $^ $(LDLIBS_ALL) -o $@
 #: make bundle         build/bundle: programs, libraries and data for a machine with a card where nothing can be built
-bundle: $(BUILD)/lily $(BUILD)/tests/golden/test_cuda $(BUILD)/tests/state/test_bits $(BUILD)/tests/bench/bench_cuda $(PLUGIN); @mk/bundle.sh $(BUILD) $(PLUGIN)
+bundle: $(BUILD)/lily $(addprefix $(BUILD)/tests/,golden/test_cuda state/test_bits kernels/check_kernels bench/bench_cuda) $(PLUGIN); @mk/bundle.sh $(BUILD) $(PLUGIN)
 #: make check-cuda     everything that needs a card; make bench-cuda: speed on synthetic weights of the full size
 check-cuda bench-cuda: bundle; @build/bundle/tests/cuda/$(@:%-cuda=%).sh
 .PHONY: cuda liblily-cuda.so bundle check-cuda bench-cuda

@@ -225,7 +225,7 @@ struct backend_ops {
      * filled with plausible numbers from seed. LILY_ERR_MEMORY when there are not enough pages.
      */
     lily_status (*seq_fill)(struct backend *be, struct seq *s, int n, uint64_t seed, struct lily_err *err);
-    /* Measures what the device can do; some seconds, and up to 256 MB of memory. */
+    /* Measures what the device can do; some seconds, and up to 256 MB of memory, 1 GB on a card. */
     lily_status (*measure)(struct backend *be, struct device_limits *out, struct lily_err *err);
     /* Energy that the device has used since a fixed moment, in joules; negative: no counter can be read. */
     double (*joules)(struct backend *be);

@@ -189,6 +189,7 @@ static void compare_with_limits(const struct bencher *b, struct bench_row *r, co
     double read_s = l->read_gb_s > 0 ? cost.bytes / 1e9 / l->read_gb_s : 0;
     double compute_s = l->matmul_gop_s > 0 && pre ? cost.ops / 1e9 / l->matmul_gop_s : 0;
     double floor_s = read_s > compute_s ? read_s : compute_s;
+    if (pre && l->matmul_gop_s <= 0) floor_s = 0; /* a prompt's floor is its products: not known */
     r->gb_s = cost.bytes / 1e9 * r->tok_s / per_token;
     r->gop_s = cost.ops / 1e9 * r->tok_s / per_token;
     r->floor_tok_s = floor_s > 0 ? per_token / floor_s : 0;

@@ -16,6 +16,7 @@ import time
 import traceback
 
 LILY = os.environ.get("LILY", "./lily")
+DEVICE = os.environ.get("LILY_TEST_DEVICE")
 SAN = bool(os.environ.get("SAN"))
 SLOW = 10 if SAN else 1  # sanitized builds get more time
 TAGS = re.compile(r"</?think>|</?tool_call>|<\|im_(start|end)\|>|</?function|</?parameter")
@@ -28,7 +29,7 @@ class Server:
 
     def __init__(self, script=None, args=(), wait=True, model="models/demo", wrap=()):
         self.log = []
-        argv = [*wrap, LILY, "serve", "-m", model, "--port", "0", *args]
+        argv = [*wrap, LILY, "serve", "-m", model, "--port", "0", *(["--device", DEVICE] if DEVICE else []), *args]
         self.file = None
         if script is not None:
             self.file = tempfile.NamedTemporaryFile("w", suffix=".json", delete=False)

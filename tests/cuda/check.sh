@@ -1,6 +1,6 @@
 #!/bin/sh
-# Everything that needs a card, in a few minutes: goldens and bits of the CUDA backend, cached = cold on it, the demo model's
-# skills, memory and race checks. Runs in a folder made by `make bundle`. Closing line as everywhere.
+# Everything that needs a card, in a few minutes: kernels, goldens and bits of the CUDA backend, cached = cold on it, the demo model's
+# skills, the server with it, memory and race checks. Runs in a folder made by `make bundle`. Closing line as everywhere.
 # usage: tests/cuda/check.sh
 cd "$(dirname "$0")/../.." || exit 1
 export LD_LIBRARY_PATH="$PWD/lib" LILY_CUDA_PLUGIN="$PWD/liblily-cuda.so"
@@ -27,7 +27,8 @@ sanitize() {
 case $1 in
 memcheck | racecheck) sanitize "$1" ;;
 skills) LILY="$PWD/lily" python3 tests/skills/skills.py ;;
+server) LILY="$PWD/lily" LILY_TEST_DEVICE=cuda python3 tests/api/test_model.py ;;
 *)
-    exec tests/sum.sh ./test_cuda "env LILY_TEST_DEVICE=cuda ./test_bits" "$0 memcheck" "$0 racecheck" "$0 skills"
+    exec tests/sum.sh "./check_kernels --tier cuda" ./test_cuda "env LILY_TEST_DEVICE=cuda ./test_bits" "$0 memcheck" "$0 racecheck" "$0 skills" "$0 server"
     ;;
 esac

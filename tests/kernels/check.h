@@ -76,4 +76,8 @@ bool fault_applies(const char *func, enum fault fault);
 
 int bench(void); /* exit status */
 
+/* The decode kernels of a CUDA card, another tier; says when none answers (check_cuda.c). */
+enum { TIER_CUDA = CPU_TIERS };
+void check_cuda(void);
+
 #endif

@@ -22,7 +22,7 @@ enum { SUITES = sizeof suites / sizeof *suites };
 static const char usage[] =
     "usage: check_kernels [options]\n"
     "  --func NAME     only kernels whose name contains NAME\n"
-    "  --tier NAME     only this tier: scalar, avx2, avx512, amx, neon\n"
+    "  --tier NAME     only this tier: scalar, avx2, avx512, amx, neon, cuda\n"
     "  --seed N        seed of the random inputs (1)\n"
     "  --repeat N      run everything N times, each with its own seed\n"
     "  --quick         leave out large shapes, and the self-test: for emulators\n"
@@ -42,8 +42,9 @@ static bool parse(int argc, char **argv)
     for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) switch (c) {
         case 'f': options.func = optarg; break;
         case 't':
-            if (!cpu_tier_parse(optarg, &tier)) return false;
-            options.tier = (int)tier;
+            if (strcmp(optarg, "cuda") == 0) options.tier = TIER_CUDA;
+            else if (cpu_tier_parse(optarg, &tier)) options.tier = (int)tier;
+            else return false;
             break;
         case 's': options.seed = strtoull(optarg, NULL, 0); break;
         case 'r': options.repeat = atoi(optarg); break;
@@ -145,7 +146,8 @@ int main(int argc, char **argv)
     if (options.bench) return bench();
     for (int tier = 0; tier < CPU_TIERS && !options.self_test; tier++)
         if (options.tier < 0 || options.tier == tier) check_tier((enum cpu_tier)tier);
-    if (!options.quick) self_test(options.tier >= 0 ? (enum cpu_tier)options.tier : cpu_best_tier());
+    if (!options.self_test && !options.quick && (options.tier < 0 || options.tier == TIER_CUDA)) check_cuda();
+    if (!options.quick && options.tier != TIER_CUDA) self_test(options.tier >= 0 ? (enum cpu_tier)options.tier : cpu_best_tier());
     printf("%ld passed, %ld failed, %ld skipped\n", counts.passed, counts.failed, counts.skipped);
     return counts.failed != 0;
 }

@@ -11,7 +11,7 @@ extern "C" {
 #include "backend/cuda/plugin.h"
 }
 
-enum { MIN_MAJOR = 8, MIN_SHARED = 160 * 1024 }; /* products of bytes, mbarriers; bytes of shared memory a block: the attention of decode */
+enum { MIN_MAJOR = 8, MIN_SHARED = 160 * 1024 }; /* products of bytes, mbarriers; bytes of shared memory a block: attention */
 
 lily_status cuda_failed(cudaError_t e, const char *what, struct lily_err *err)
 {
@@ -129,7 +129,7 @@ static const struct backend_ops cuda_ops = {
     cuda_steps,   destroy,          cuda_load_matrix, cuda_free_matrix,    load_vector,       free_vector,        cuda_seq_new,
     cuda_seq_free, cuda_seq_reset,  cuda_seq_length,  cuda_seq_reserve,    cuda_border_save,  cuda_border_restore, cuda_border_free,
     cuda_border_bytes, cuda_page_bytes, cuda_seq_share,  cuda_border_export,  cuda_border_import,
-    cuda_pick_rules,   cuda_pick_take,  cuda_seq_fill,     NULL,            NULL};
+    cuda_pick_rules,   cuda_pick_take,  cuda_seq_fill,     cuda_measure,    NULL};
 
 /* Which of the plug-in's codes the driver took for this card: its architecture, and whether that is Hopper's own. */
 __global__ void k_compiled_for(int *out)
@@ -199,8 +199,24 @@ static lily_status open_backend(const struct cuda_options *o, struct backend **o
     return LILY_OK;
 }
 
+static lily_status peek(struct backend *be, enum cuda_peek what, int row, float *out, size_t n, struct lily_err *err)
+{
+    struct cuda_backend *c = cuda_of(be);
+    const struct workspace *ws = &c->ws;
+    const int heads = be->shape.n_gdn_v_heads;
+    const struct {
+        const float *rows;
+        int ld;
+    } at[] = {{ws->u, ws->ld_u},           {ws->gates, 2 * heads},          {ws->mix, ws->pad_mix},   {ws->o_ss, heads * 4},
+              {ws->router, ws->ld_experts}, {ws->inner_shared, ws->pad_shared}, {ws->shared_gate, 1}, {ws->inner_experts, TOP * ws->pad_expert}};
+    CUDA_TRY(cudaStreamSynchronize(c->stream), "a pass");
+    CUDA_TRY(cudaMemcpy(out, at[what].rows + (size_t)row * (size_t)at[what].ld, n * sizeof *out, cudaMemcpyDeviceToHost), "reading the workspace");
+    c->first_launch = true;
+    return LILY_OK;
+}
+
 extern "C" __attribute__((visibility("default"))) const struct cuda_plugin *lily_cuda_plugin(void)
 {
-    static const struct cuda_plugin plugin = {cuda_fingerprint(), probe, open_backend};
+    static const struct cuda_plugin plugin = {cuda_fingerprint(), probe, open_backend, peek};
     return &plugin;
 }

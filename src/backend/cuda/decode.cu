@@ -1,10 +1,10 @@
-/* Decode kernels around the residual stream: embedding, the product with a norm's weight, input and output projections, head. */
+/* Decode kernels around the residual stream: embedding, the product with a norm's weight, input and output projections. */
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/gemv.cuh"
 
 enum {
     MAX_TB = 6,   /* tiles that a CTA holds at once */
-    IN_UNITS = 2  /* places of 128 columns whose digits a warp holds: input projections, head */
+    IN_UNITS = 2  /* places of 128 columns whose digits a warp holds: input projections */
 };
 
 /* ---- embedding ---- */
@@ -100,21 +100,22 @@ DI const uint8_t *in_tile(const in_params &p, int tile, int *planes)
 enum { IN_PAIR = 2 }; /* tiles side by side: their chains overlap, and the code stays short (it comes from memory, too) */
 
 /* The sums of n tiles of a CTA, from slots that were requested before; x: the first units' rows. */
-template <int SETS>
+template <int SETS, bool ONE>
 DI void in_sums(const in_params &p, unit_rows<SETS, IN_UNITS> &x, const uint8_t *slots, u32 *scratch, u32 bars, u32 phase, float *red, int first, int stride, int n)
 {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const span s = span_of(p.units, warp);
     const size_t tile = (size_t)WARPS * p.slot;
-    const bool more = s.hi - s.lo > IN_UNITS;
+    const bool more = !ONE && s.hi - s.lo > IN_UNITS;
     unit_digits<SETS> f[IN_UNITS];
-    rows_digits<SETS, IN_UNITS>(f, x, p.n_rows, scratch, lane);
+    rows_digits<SETS, IN_UNITS>(f, x, ONE ? 1 : p.n_rows, scratch, lane);
 #pragma unroll 1
     for (int i = 0; i < n; i += IN_PAIR) {
         const int pair = n - i < IN_PAIR ? n - i : IN_PAIR;
         float a[IN_PAIR][SETS][2] = {};
         for (int k = 0; k < pair && s.hi > s.lo; k++) bar_wait(bars + 8 * ((i + k) * WARPS + warp), phase);
-        for (int unit = s.lo; unit < s.hi; unit += IN_UNITS) {
+        if (ONE) units_mul<SETS, IN_PAIR, IN_UNITS>(a, slots + i * tile + (size_t)warp * p.slot, tile, pair, 1, f, IN_UNITS, lane);
+        for (int unit = s.lo; !ONE && unit < s.hi; unit += IN_UNITS) {
             const uint8_t *at = slots + i * tile + (size_t)warp * p.slot;
             if (more) {
                 rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, p.n_rows, unit, s.hi, lane);
@@ -137,15 +138,14 @@ DI void in_sums(const in_params &p, unit_rows<SETS, IN_UNITS> &x, const uint8_t 
     }
 }
 
+/* Each warp asks for its part of n tiles, a lane for each. */
 DI void in_request(const in_params &p, const uint8_t *slots, u32 bars, int first, int stride, int n)
 {
-    const int warp = threadIdx.x >> 5;
-    if (threadIdx.x & 31) return;
-    for (int i = 0; i < n; i++) {
-        int planes;
-        const uint8_t *tile = in_tile(p, first + i * stride, &planes);
-        span_load(tile, planes, span_of(p.units, warp), slots + (size_t)(i * WARPS + warp) * p.slot, bars + 8 * (i * WARPS + warp));
-    }
+    const int warp = threadIdx.x >> 5, i = threadIdx.x & 31;
+    int planes;
+    if (i >= n) return;
+    const uint8_t *tile = in_tile(p, first + i * stride, &planes);
+    span_load(tile, planes, span_of(p.units, warp), slots + (size_t)(i * WARPS + warp) * p.slot, bars + 8 * (i * WARPS + warp));
 }
 
 /*
@@ -256,7 +256,27 @@ DI void in_epilogue(const in_params &p, const float *red, float *xs, const float
     }
 }
 
-template <int SETS, bool ATTN> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_in(const __grid_constant__ in_params p)
+/* The same for one row, whose numbers are those of the block's first threads. */
+template <bool ATTN> DI void in_epilogue_one(const in_params &p, const float *red, float rms, const in_early &e, int tile)
+{
+    const float v = red_sum<1>(red, p.tb, threadIdx.x >> 4, 0, threadIdx.x & 15) * rms;
+    float keep[3];
+    if (ATTN) {
+        p.u[(size_t)tile * 16 + (threadIdx.x & 15)] = e.part == 0 && (e.row & 256) ? sigmoidf(v) : v;
+    } else if (e.part == 0) {
+        in_early alone = e;
+        alone.first = 0;
+        p.u[e.row] = conv_channel(alone, &v, 0, keep);
+#pragma unroll
+        for (int j = 0; j < 3; j++) e.history[(size_t)j * p.conv_dim] = keep[j];
+    } else if (e.part == 1) {
+        p.u[p.conv_dim + e.row] = siluf(v) * e.c.x;
+    } else {
+        gdn_gate(p, e, 0, v);
+    }
+}
+
+template <int SETS, bool ATTN, bool ONE> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_in(const __grid_constant__ in_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(16) u32 scratch[WARPS][DIGIT_WORDS];
@@ -266,26 +286,35 @@ template <int SETS, bool ATTN> __global__ void __launch_bounds__(CTA, SETS == 1 
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, stride = gridDim.x;
     const u32 bars = smem_addr(bar);
     const span s = span_of(p.units, warp);
-    if (threadIdx.x < MAX_TB * WARPS) bar_init(bars + 8 * threadIdx.x, 1);
+    const int n_rows = ONE ? 1 : p.n_rows;
+    if (lane < MAX_TB) bar_init(bars + 8 * (lane * WARPS + warp), 1);
     bar_init_done();
-    __syncthreads();
-    pdl_launch();
+    __syncwarp();
     for (int first = blockIdx.x, phase = 0; first < p.n_tiles; first += stride * p.tb, phase ^= 1) {
         const int left = (p.n_tiles - first + stride - 1) / stride, n = left < p.tb ? left : p.tb;
-        const bool start = first == (int)blockIdx.x, early_thread = start && (int)threadIdx.x < n * p.n_rows * 16;
+        const bool start = ONE || first == (int)blockIdx.x, early_thread = start && (int)threadIdx.x < n * n_rows * 16;
         float4 squares = make_float4(0, 0, 0, 0);
         in_early early = {};
         unit_rows<SETS, IN_UNITS> x;
-        if (early_thread) early = early_row<ATTN>(p, first + (threadIdx.x >> 4) / p.n_rows * stride, threadIdx.x & 15, (threadIdx.x >> 4) % p.n_rows);
         in_request(p, sm, bars, first, stride, n);
-        if (early_thread) early_seq<ATTN>(p, early);
+        if (start) pdl_launch();
+        const int group = (int)threadIdx.x >> 4, tile = first + group / n_rows * stride;
+        if (early_thread) {
+            early = early_row<ATTN>(p, tile, threadIdx.x & 15, group % n_rows);
+            early_seq<ATTN>(p, early);
+        }
         if (start) pdl_wait();
-        rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, p.n_rows, s.lo, s.hi, lane);
-        if (start) squares = rms_request(p.ss, p.hidden / 16, p.n_rows, warp, lane);
+        rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, n_rows, s.lo, s.hi, lane);
+        if (start) squares = rms_request(p.ss, p.hidden / 16, n_rows, warp, lane);
         if (early_thread) early_history<ATTN>(p, early);
-        in_sums<SETS>(p, x, sm, scratch[warp], bars, phase, red, first, stride, n);
-        if (start) rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
+        in_sums<SETS, ONE>(p, x, sm, scratch[warp], bars, phase, red, first, stride, n);
+        if (ONE) rms_finish_one(rms, squares, p.hidden, p.eps, warp, lane);
+        else if (start) rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
         __syncthreads();
+        if (ONE) {
+            if (early_thread) in_epilogue_one<ATTN>(p, red, rms[0], early, tile);
+            break;
+        }
         in_epilogue<SETS, ATTN>(p, red, xs, rms, early, first, stride, n, start);
         if (first + stride * p.tb < p.n_tiles) __syncthreads();
     }
@@ -312,7 +341,38 @@ DI float head_factor(const out_params &p, int row, int unit)
     return rsqrtf(((v.x + v.y) + (v.z + v.w)) / GDN_DIM + p.eps);
 }
 
-template <int SETS> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_out(const __grid_constant__ out_params p)
+enum { ONE_OUT = 4 }; /* places of a warp in the form ONE */
+
+/* A warp's part of the sums for one row: four places, two at a time. */
+DI void out_sums_one(const out_params &p, float (&a)[1][2], const uint8_t *slot, u32 bar, u32 *scratch, span s, int lane)
+{
+    unit_rows<1, ONE_OUT> o;
+    float c[ONE_OUT];
+    rows_load<1, ONE_OUT>(o, p.o, 0, 1, s.lo, s.hi, lane);
+#pragma unroll
+    for (int j = 0; j < ONE_OUT; j++) c[j] = lane & 2 ? 1.0f : head_factor(p, 0, s.lo + j);
+#pragma unroll 1
+    for (int i = 0; i < ONE_OUT; i += 2) {
+        unit_rows<1, 2> x;
+        unit_digits<1> f[2];
+        float b[2][1][2] = {};
+        x.low[0][0] = o.low[0][0];
+        x.high[0][0] = o.high[0][0];
+        rows_digits<1, 2>(f, x, 1, scratch, lane);
+        if (i == 0) bar_wait(bar, 0);
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            unit_mul<1>(b[j], slot + (i + j) * UNIT, f[j], lane);
+            a[0][0] = fmaf(c[j], b[j][0][0], a[0][0]);
+            a[0][1] = fmaf(c[j], b[j][0][1], a[0][1]);
+            c[j] = c[j + 2];
+        }
+        o.low[0][0] = o.low[0][1];
+        o.high[0][0] = o.high[0][1];
+    }
+}
+
+template <int SETS, bool ONE> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_out(const __grid_constant__ out_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     enum { OUT_UNITS = SETS == 4 ? 2 : 4 }; /* places of 128 columns whose digits a warp holds */
@@ -330,13 +390,14 @@ template <int SETS> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_
     }
     __syncwarp();
     pdl_launch();
-    const int r = threadIdx.x >> 4, r16 = threadIdx.x & 15, k = tile * 16 + r16;
-    const bool in = r < p.n_rows;
+    const int r = threadIdx.x >> 4, r16 = threadIdx.x & 15, k = tile * 16 + r16, n_rows = ONE ? 1 : p.n_rows;
+    const bool in = r < n_rows;
     const float norm = in && p.out.norm ? p.out.norm[k] : 0.0f;
     pdl_wait();
     const float x = in ? p.out.x[(size_t)r * p.out.hidden + k] : 0.0f;
     float a[SETS][2] = {};
-    for (int unit = s.lo; unit < s.hi; unit += OUT_UNITS) {
+    if constexpr (ONE) out_sums_one(p, a, slot, bars + 8 * warp, scratch[warp], s, lane);
+    for (int unit = s.lo; !ONE && unit < s.hi; unit += OUT_UNITS) {
         unit_rows<SETS, OUT_UNITS> o;
         unit_digits<SETS> f[OUT_UNITS];
         float c[OUT_UNITS][SETS];
@@ -367,78 +428,7 @@ template <int SETS> __global__ void __launch_bounds__(CTA, SETS == 1 ? 2 : 1) k_
     }
     red_put<SETS>(red, 1, 0, a, warp, lane);
     __syncthreads();
-    if (threadIdx.x < (unsigned)(p.n_rows * 16 + 31) / 32 * 32) stream_put(p.out, r, k, in ? x + red_sum<SETS>(red, 1, 0, r, r16) : 0.0f, norm, in);
-}
-
-/* ---- head ---- */
-
-enum { HEAD_TB = 2 };
-
-struct head_params {
-    const uint8_t *w;
-    int planes, units, slot, n_tiles;
-    const float *x, *ss;
-    int ld_x, hidden, n_rows, ld_logits;
-    float eps;
-    float *logits;
-};
-
-DI void head_request(const head_params &p, const uint8_t *slots, u32 bars, int first, int warp)
-{
-    for (int i = 0; i < HEAD_TB && first + i < p.n_tiles; i++)
-        span_load(p.w + (size_t)(first + i) * p.units * p.planes * UNIT, p.planes, span_of(p.units, warp),
-                  slots + (size_t)(i * WARPS + warp) * p.slot, bars + 8 * (i * WARPS + warp));
-}
-
-template <int SETS> __global__ void __launch_bounds__(CTA, 2) k_head(const __grid_constant__ head_params p)
-{
-    extern __shared__ __align__(128) uint8_t sm[];
-    __shared__ __align__(16) u32 scratch[WARPS][DIGIT_WORDS];
-    __shared__ __align__(8) u64 bar[2 * HEAD_TB * WARPS];
-    __shared__ float reds[2][WARPS * HEAD_TB * 2 * SETS * 16], rms[DECODE_ROWS]; /* two, so that one barrier a round is enough */
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, step = (int)gridDim.x * HEAD_TB;
-    const u32 bars = smem_addr(bar), half = 8 * HEAD_TB * WARPS;
-    const size_t buffer = (size_t)HEAD_TB * WARPS * p.slot;
-    const span s = span_of(p.units, warp);
-    if (threadIdx.x < 2 * HEAD_TB * WARPS) bar_init(bars + 8 * threadIdx.x, 1);
-    bar_init_done();
-    __syncthreads();
-    pdl_launch();
-    int first = (int)blockIdx.x * HEAD_TB;
-    if (lane == 0)
-        for (int b = 0; b < 2; b++) head_request(p, sm + b * buffer, bars + b * half, first + b * step, warp);
-    pdl_wait();
-    const float4 squares = rms_request(p.ss, p.hidden / 16, p.n_rows, warp, lane);
-    unit_rows<SETS, IN_UNITS> x;
-    unit_digits<SETS> f[IN_UNITS];
-    rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, p.n_rows, s.lo, s.hi, lane);
-    rows_digits<SETS, IN_UNITS>(f, x, p.n_rows, scratch[warp], lane);
-    rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
-    const bool more = s.hi - s.lo > IN_UNITS;
-    for (int it = 0; first < p.n_tiles; it++, first += step) {
-        const int b = it & 1, n = p.n_tiles - first < HEAD_TB ? p.n_tiles - first : HEAD_TB;
-        const uint8_t *slots = sm + b * buffer;
-        float a[HEAD_TB][SETS][2] = {}, *red = reds[b];
-        for (int unit = s.lo; unit < s.hi; unit += IN_UNITS) {
-            if (more) {
-                rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, p.n_rows, unit, s.hi, lane);
-                rows_digits<SETS, IN_UNITS>(f, x, p.n_rows, scratch[warp], lane);
-            }
-            if (unit == s.lo)
-                for (int i = 0; i < n; i++) bar_wait(bars + b * half + 8 * (i * WARPS + warp), (it >> 1) & 1);
-            units_mul<SETS, HEAD_TB, IN_UNITS>(a, slots + (size_t)warp * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT, (size_t)WARPS * p.slot, n, p.planes, f,
-                                               s.hi - unit, lane);
-        }
-#pragma unroll
-        for (int i = 0; i < HEAD_TB; i++) red_put<SETS>(red, HEAD_TB, i, a[i], warp, lane);
-        __syncwarp(); /* the warp has read its slots */
-        if (lane == 0) head_request(p, slots, bars + b * half, first + 2 * step, warp);
-        __syncthreads();
-        for (int i = threadIdx.x; i < n * p.n_rows * 16; i += CTA) {
-            const int r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
-            p.logits[(size_t)r * p.ld_logits + (size_t)(first + k) * 16 + r16] = red_sum<SETS>(red, HEAD_TB, k, r, r16) * rms[r];
-        }
-    }
+    if (threadIdx.x < (unsigned)(n_rows * 16 + 31) / 32 * 32) stream_put(p.out, r, k, in ? x + red_sum<SETS>(red, 1, 0, r, r16) : 0.0f, norm, in);
 }
 
 /* ---- launching ---- */
@@ -508,9 +498,9 @@ template <bool ATTN> static void launch_in(struct cuda_backend *c, in_params p)
     if (p.tb > MAX_TB) p.tb = MAX_TB;
     size_t tile = (size_t)WARPS * p.slot + (size_t)WARPS * 2 * sets * 16 * 4 + (size_t)p.n_rows * 16 * 4;
     while (p.tb > 1 && tile * p.tb > (size_t)c->max_shared - 12 * 1024) p.tb--;
-    if (sets == 1) launch(c, k_in<1, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
-    else if (sets == 2) launch(c, k_in<2, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
-    else launch(c, k_in<4, ATTN>, dim3((unsigned)grid), CTA, tile * p.tb, p);
+    const bool one = p.n_rows == 1 && p.slot_unit == UNIT && p.units == WARPS * IN_UNITS && p.n_tiles <= grid * p.tb && p.hidden <= ONE_HIDDEN;
+    const auto kernel = one ? k_in<1, ATTN, true> : sets == 1 ? k_in<1, ATTN, false> : sets == 2 ? k_in<2, ATTN, false> : k_in<4, ATTN, false>;
+    launch(c, kernel, dim3((unsigned)grid), CTA, alone(c, kernel, dim3((unsigned)grid), tile * p.tb, LARGE), p);
 }
 
 void decode_gdn_in(struct cuda_backend *c, const struct gdn_weights *w)
@@ -557,9 +547,10 @@ static void launch_out(struct cuda_backend *c, const struct matrix *m, bool norm
                         ws->pad_mix, g->n, norm_heads ? ws->o_ss + (size_t)g->row0 * heads * 4 : NULL, heads, c->base.shape.rms_eps,
                         stream_of(c, g, next)};
         size_t shared = (size_t)WARPS * p.slot;
-        if (row_sets(g->n) == 1) launch(c, k_out<1>, dim3((unsigned)m->tiles), CTA, shared, p);
-        else if (row_sets(g->n) == 2) launch(c, k_out<2>, dim3((unsigned)m->tiles), CTA, shared, p);
-        else launch(c, k_out<4>, dim3((unsigned)m->tiles), CTA, shared, p);
+        const int sets = row_sets(g->n);
+        const bool one = g->n == 1 && p.planes == 1 && p.units == WARPS * ONE_OUT;
+        const auto kernel = one ? k_out<1, true> : sets == 1 ? k_out<1, false> : sets == 2 ? k_out<2, false> : k_out<4, false>;
+        launch(c, kernel, dim3((unsigned)m->tiles), CTA, alone(c, kernel, dim3((unsigned)m->tiles), shared, LARGE), p);
     }
 }
 
@@ -571,17 +562,4 @@ void decode_gdn_out(struct cuda_backend *c, const struct gdn_weights *w, const s
 void decode_attn_out(struct cuda_backend *c, const struct attn_weights *w, const struct vector *next)
 {
     launch_out(c, w->o, false, next);
-}
-
-void decode_head(struct cuda_backend *c, const struct matrix *head, const float *x, const float *ss, int n, float *logits)
-{
-    struct workspace *ws = &c->ws;
-    head_params p = {head->data, head->planes, head->units, slot_bytes(head->units, head->planes), head->tiles, x, ss, ws->pad_hidden,
-                     c->base.shape.hidden, n, ws->ld_logits, c->base.shape.rms_eps, logits};
-    size_t shared = (size_t)2 * HEAD_TB * WARPS * p.slot;
-    int grid = (head->tiles + HEAD_TB - 1) / HEAD_TB;
-    if (grid > 2 * c->n_sms) grid = 2 * c->n_sms;
-    if (row_sets(n) == 1) launch(c, k_head<1>, dim3((unsigned)grid), CTA, shared, p);
-    else if (row_sets(n) == 2) launch(c, k_head<2>, dim3((unsigned)grid), CTA, shared, p);
-    else launch(c, k_head<4>, dim3((unsigned)grid), CTA, shared, p);
 }

@@ -15,17 +15,48 @@ struct gdn_params {
     float *o, *o_ss;
 };
 
-/* q and k of one row, of length 1 (q: times 1/sqrt(128)); one warp. Returns their product. */
-DI float unit_qk(const float *u, int k_heads, int head, float *q_out, float *k_out, int lane)
+/* The numbers of q and k of a row that a lane needs: 4*li … 4*li+3 of each 32, li = lane % 8. */
+struct gdn_keys {
+    float4 q[4], k[4];
+};
+
+DI void load_keys(gdn_keys &x, const gdn_params &p, int row, int key_head, int li)
 {
-    const float4 q = *(const float4 *)(u + head * GDN_DIM + 4 * lane), k = *(const float4 *)(u + (k_heads + head) * GDN_DIM + 4 * lane);
-    float qq = warp_sum(q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w);
-    float kk = warp_sum(k.x * k.x + k.y * k.y + k.z * k.z + k.w * k.w);
-    float kq = warp_sum(k.x * q.x + k.y * q.y + k.z * q.z + k.w * q.w);
-    float rq = rsqrtf(qq + 1e-6f) * 0.08838834764831845f, rk = rsqrtf(kk + 1e-6f);
-    *(float4 *)(q_out + 4 * lane) = make_float4(q.x * rq, q.y * rq, q.z * rq, q.w * rq);
-    *(float4 *)(k_out + 4 * lane) = make_float4(k.x * rk, k.y * rk, k.z * rk, k.w * rk);
-    return kq * rq * rk;
+    const float *u = p.u + (size_t)row * p.ld_u + li * 4;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x.q[i] = *(const float4 *)(u + key_head * GDN_DIM + 32 * i);
+        x.k[i] = *(const float4 *)(u + (p.k_heads + key_head) * GDN_DIM + 32 * i);
+    }
+}
+
+/* The sum of the numbers of the eight lanes that share a column. */
+DI float sum_of_eight(const float (&s)[4])
+{
+    float v = (s[0] + s[2]) + (s[1] + s[3]);
+#pragma unroll
+    for (int o = 4; o; o >>= 1) v += __shfl_xor_sync(~0u, v, o);
+    return v;
+}
+
+/* Makes q and k of length 1 (q: times 1/sqrt(128)); returns their product. */
+DI float unit_keys(gdn_keys &x)
+{
+    float qq[4], kk[4], kq[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float4 q = x.q[i], k = x.k[i];
+        qq[i] = q.x * q.x + q.y * q.y + q.z * q.z + q.w * q.w;
+        kk[i] = k.x * k.x + k.y * k.y + k.z * k.z + k.w * k.w;
+        kq[i] = k.x * q.x + k.y * q.y + k.z * q.z + k.w * q.w;
+    }
+    const float rq = rsqrtf(sum_of_eight(qq) + 1e-6f) * 0.08838834764831845f, rk = rsqrtf(sum_of_eight(kk) + 1e-6f);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x.q[i] = make_float4(x.q[i].x * rq, x.q[i].y * rq, x.q[i].z * rq, x.q[i].w * rq);
+        x.k[i] = make_float4(x.k[i].x * rk, x.k[i].y * rk, x.k[i].z * rk, x.k[i].w * rk);
+    }
+    return sum_of_eight(kq) * rq * rk;
 }
 
 /* What one column of a head takes from a row beside q and k. */
@@ -41,11 +72,11 @@ DI gdn_row gdn_row_of(const gdn_params &p, int row, int head, int col)
 }
 
 /* Block: a quarter of the value columns of one head of one sequence; eight lanes share a column, in registers. */
-__global__ void __launch_bounds__(CTA) k_gdn_step(const __grid_constant__ gdn_params p)
+__global__ void __launch_bounds__(CTA, 2) k_gdn_step(const __grid_constant__ gdn_params p)
 {
-    __shared__ __align__(16) float sq[DECODE_ROWS][GDN_DIM], sk[DECODE_ROWS][GDN_DIM], kq[DECODE_ROWS], ss[DECODE_ROWS][WARPS];
+    __shared__ float ss[DECODE_ROWS][WARPS];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, li = lane & 7;
-    const int head = blockIdx.x >> 2, quarter = blockIdx.x & 3, col = quarter * 32 + 4 * warp + (lane >> 3);
+    const int head = blockIdx.x >> 2, quarter = blockIdx.x & 3, col = quarter * 32 + 4 * warp + (lane >> 3), key_head = head / (p.v_heads / p.k_heads);
     const seq_view &s = p.ps->seq[p.seq0 + blockIdx.y];
     pdl_launch();
     float *state = s.recurrent + p.state_at + ((size_t)head * GDN_DIM + col) * GDN_DIM + li * 4;
@@ -54,39 +85,33 @@ __global__ void __launch_bounds__(CTA) k_gdn_step(const __grid_constant__ gdn_pa
 #pragma unroll
     for (int i = 0; i < 4; i++) S[i] = *(const float4 *)(state + 32 * i);
     pdl_wait();
-    gdn_row next = gdn_row_of(p, first, head, col);
-    if (warp < n) {
-        float d = unit_qk(p.u + (size_t)(first + warp) * p.ld_u, p.k_heads, head / (p.v_heads / p.k_heads), sq[warp], sk[warp], lane);
-        if (lane == 0) kq[warp] = d;
-    }
-    __syncthreads();
+#pragma unroll 1
     for (int j = 0; j < n; j++) {
         const int row = first + j;
-        const float v = next.v, z = next.z, beta = next.beta, g = next.decay;
-        if (j + 1 < n) next = gdn_row_of(p, row + 1, head, col);
+        const gdn_row now = gdn_row_of(p, row, head, col);
+        gdn_keys x;
+        load_keys(x, p, row, key_head, li);
+        const float kq = unit_keys(x), g = now.decay;
         float a = 0, b = 0;
-        float4 k[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            k[i] = *(const float4 *)&sk[j][li * 4 + 32 * i];
-            const float4 q = *(const float4 *)&sq[j][li * 4 + 32 * i];
-            a += S[i].x * k[i].x + S[i].y * k[i].y + S[i].z * k[i].z + S[i].w * k[i].w;
-            b += S[i].x * q.x + S[i].y * q.y + S[i].z * q.z + S[i].w * q.w;
+            a += S[i].x * x.k[i].x + S[i].y * x.k[i].y + S[i].z * x.k[i].z + S[i].w * x.k[i].w;
+            b += S[i].x * x.q[i].x + S[i].y * x.q[i].y + S[i].z * x.q[i].z + S[i].w * x.q[i].w;
         }
 #pragma unroll
         for (int o = 4; o; o >>= 1) {
             a += __shfl_xor_sync(~0u, a, o);
             b += __shfl_xor_sync(~0u, b, o);
         }
-        const float e = beta * (v - g * a), o = g * b + e * kq[j];
+        const float e = now.beta * (now.v - g * a), o = g * b + e * kq;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            S[i].x = fmaf(g, S[i].x, e * k[i].x);
-            S[i].y = fmaf(g, S[i].y, e * k[i].y);
-            S[i].z = fmaf(g, S[i].z, e * k[i].z);
-            S[i].w = fmaf(g, S[i].w, e * k[i].w);
+            S[i].x = fmaf(g, S[i].x, e * x.k[i].x);
+            S[i].y = fmaf(g, S[i].y, e * x.k[i].y);
+            S[i].z = fmaf(g, S[i].z, e * x.k[i].z);
+            S[i].w = fmaf(g, S[i].w, e * x.k[i].w);
         }
-        if (li == 0) p.o[(size_t)row * p.ld_o + head * GDN_DIM + col] = o * z;
+        if (li == 0) p.o[(size_t)row * p.ld_o + head * GDN_DIM + col] = o * now.z;
         float w = o * o;
         w += __shfl_xor_sync(~0u, w, 8);
         w += __shfl_xor_sync(~0u, w, 16);
@@ -114,7 +139,8 @@ void decode_gdn_mix(struct cuda_backend *c, const struct gdn_weights *w, int ind
         gdn_params p = {ws->pass, groups[i].seq0, groups[i].row0, (size_t)index * heads * GDN_DIM * GDN_DIM, s->n_gdn_k_heads, heads,
                         shape_conv_dim(s), ws->ld_u, ws->pad_mix, ws->u + r * ws->ld_u, ws->gates + r * 2 * heads,
                         ws->mix + r * ws->pad_mix, ws->o_ss + r * heads * 4};
-        launch(c, k_gdn_step, dim3((unsigned)heads * 4, (unsigned)groups[i].n_seqs), CTA, 0, p);
+        const dim3 grid((unsigned)heads * 4, (unsigned)groups[i].n_seqs);
+        launch(c, k_gdn_step, grid, CTA, alone(c, k_gdn_step, grid, 0, MIDDLE), p);
     }
 }
 
@@ -177,23 +203,24 @@ DI split split_of(int pos)
     return s;
 }
 
-enum { Q_LD = HEAD_DIM + 8, S_LD = GRID + 4, P_LD = GRID + 8 };
+enum { Q_LD = HEAD_DIM + 8, S_LD = GRID + 4, P_LD = GRID + 8, HALVES = 3 }; /* HALVES: keys or values of a page in shared memory */
 
 struct split_smem {
     u16 q[2][8][Q_LD];      /* high part and rest of eight query heads */
     u16 p[2][8][P_LD];      /* weights of a page, the same */
     float s[2][8][S_LD];    /* scores, from either half of the dimensions */
     float keep[8];
-    u64 bar[2];
+    u64 bar[HALVES];
 };
 
-DI void page_request(const attn_params &p, const seq_view &s, int page, int kv, uint8_t *buffer, u32 bar)
+/* Requests the keys (even) or the values (odd) of a part's i-th half page, into the ring. */
+DI void half_request(const attn_params &p, const seq_view &s, int first_page, int i, int kv, uint8_t *ring, u32 bars)
 {
-    const uint8_t *at = p.region + (size_t)s.pages[page] * p.page_bytes + p.layer_at + (size_t)kv * 2 * KV_HEAD;
-    bar_expect(bar, 2 * KV_HEAD);
-    bulk_load(smem_addr(buffer), at, KV_HEAD, bar);
-    bulk_load(smem_addr(buffer) + KV_HEAD, at + KV_HEAD, KV_HEAD, bar);
-    bulk_sent(bar);
+    const int at = i % HALVES;
+    const uint8_t *from = p.region + (size_t)s.pages[first_page + i / 2] * p.page_bytes + p.layer_at + (size_t)(2 * kv + (i & 1)) * KV_HEAD;
+    bar_expect(bars + 8 * at, KV_HEAD);
+    bulk_load(smem_addr(ring) + at * KV_HEAD, from, KV_HEAD, bars + 8 * at);
+    bulk_sent(bars + 8 * at);
 }
 
 /* Scores of 64 keys for eight heads: warps share tiles of 16 keys and halves of the dimensions. */
@@ -282,7 +309,7 @@ DI void load_query(split_smem &m, const attn_params &p, int r, int kv, int warp,
  * The pass's own keys and values, which no earlier kernel has put into the page: every row puts what it needs into its copy,
  * and its own into the page itself. A warp takes the key or the value of a row in turn.
  */
-DI void page_append(const attn_params &p, const seq_view &s, uint8_t *copy, int page, int kv, int r, int warp, int lane)
+DI void page_append(const attn_params &p, const seq_view &s, uint8_t *keys, uint8_t *values, int page, int kv, int r, int warp, int lane)
 {
     for (int item = warp; item < 2 * (r - s.first + 1); item += WARPS) {
         const int row = s.first + item / 2, pos = p.pos[row];
@@ -296,7 +323,7 @@ DI void page_append(const attn_params &p, const seq_view &s, uint8_t *copy, int 
         for (int i = 0; i < 8; i++) {
             const int at = 2 * kv_at(pos % GRID, (i >> 2) * 128 + 4 * lane + (i & 3), value);
             const u16 v = f_bf(x[i]);
-            *(u16 *)(copy + (value ? KV_HEAD : 0) + at) = v;
+            *(u16 *)((value ? values : keys) + at) = v;
             if (row == r) *(u16 *)(own + at) = v;
         }
     }
@@ -305,49 +332,51 @@ DI void page_append(const attn_params &p, const seq_view &s, uint8_t *copy, int 
 /* One part of the pages of one row, for the eight query heads of a key-value head. */
 __global__ void __launch_bounds__(CTA) k_attn_part(const __grid_constant__ attn_params p)
 {
-    extern __shared__ __align__(128) uint8_t buffers[];
+    extern __shared__ __align__(128) uint8_t ring[];
     __shared__ __align__(16) split_smem m;
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, part = blockIdx.x, kv = blockIdx.y, r = blockIdx.z;
     const int pos = p.pos[r];
     const split sp = split_of(pos);
-    const int lo = part * sp.each, hi = lo + sp.each < sp.pages ? lo + sp.each : sp.pages;
+    const int lo = part * sp.each, hi = lo + sp.each < sp.pages ? lo + sp.each : sp.pages, halves = 2 * (hi - lo);
     pdl_launch();
     if (part >= sp.parts) return;
     const seq_view &s = p.ps->seq[p.seq_of[r]];
     const int old = p.pos[s.first] / GRID; /* pages before this one hold nothing of this pass */
     const u32 bars = smem_addr(m.bar);
     if (threadIdx.x == 0) {
-        bar_init(bars, 1);
-        bar_init(bars + 8, 1);
+        for (int i = 0; i < HALVES; i++) bar_init(bars + 8 * i, 1);
         bar_init_done();
-        for (int i = 0; i < 2 && lo + i < hi; i++)
-            if (lo + i < old) page_request(p, s, lo + i, kv, buffers + i * 2 * KV_HEAD, bars + 8 * i);
+        for (int i = 0; i < HALVES && i < halves; i++)
+            if (lo + i / 2 < old) half_request(p, s, lo, i, kv, ring, bars);
     }
     __syncthreads();
     pdl_wait();
     if (threadIdx.x == 0) {
         bulk_fence(); /* keys and values were stored by threads, of passes before */
-        for (int i = 0; i < 2 && lo + i < hi; i++)
-            if (lo + i >= old) page_request(p, s, lo + i, kv, buffers + i * 2 * KV_HEAD, bars + 8 * i);
+        for (int i = 0; i < HALVES && i < halves; i++)
+            if (lo + i / 2 >= old) half_request(p, s, lo, i, kv, ring, bars);
     }
     load_query(m, p, r, kv, warp, lane);
     __syncthreads();
     float max = -INFINITY, sum = 0, o[2][4] = {};
-    for (int i = lo; i < hi; i++) {
-        const int b = (i - lo) & 1;
-        uint8_t *page = buffers + b * 2 * KV_HEAD;
-        bar_wait(bars + 8 * b, ((i - lo) >> 1) & 1);
-        if (i >= old) {
-            page_append(p, s, page, i, kv, r, warp, lane);
+    for (int i = 0; i < halves; i += 2) {
+        const int page = lo + i / 2, at_k = i % HALVES, at_v = (i + 1) % HALVES;
+        uint8_t *keys = ring + at_k * KV_HEAD, *values = ring + at_v * KV_HEAD;
+        bar_wait(bars + 8 * at_k, i / HALVES & 1);
+        if (page >= old) {
+            bar_wait(bars + 8 * at_v, (i + 1) / HALVES & 1);
+            page_append(p, s, keys, values, page, kv, r, warp, lane);
             __syncthreads();
         }
-        page_scores(m, page, warp, lane);
+        page_scores(m, keys, warp, lane);
         __syncthreads();
-        page_softmax(m, warp, pos + 1 - i * GRID, max, sum, lane);
+        if (threadIdx.x == 0 && i + HALVES < halves) half_request(p, s, lo, i + HALVES, kv, ring, bars);
+        page_softmax(m, warp, pos + 1 - page * GRID, max, sum, lane);
         __syncthreads();
-        page_values(m, page + KV_HEAD, o, warp, lane);
+        bar_wait(bars + 8 * at_v, (i + 1) / HALVES & 1);
+        page_values(m, values, o, warp, lane);
         __syncthreads();
-        if (threadIdx.x == 0 && i + 2 < hi) page_request(p, s, i + 2, kv, page, bars + 8 * b);
+        if (threadIdx.x == 0 && i + 1 + HALVES < halves) half_request(p, s, lo, i + 1 + HALVES, kv, ring, bars);
     }
     const int g = lane >> 2, t = lane & 3;
     float *out = p.part + (((size_t)r * p.n_q + kv * 8) * MAX_SPLITS + part) * HEAD_DIM;
@@ -373,14 +402,25 @@ __global__ void __launch_bounds__(CTA) k_attn_join(const __grid_constant__ attn_
     const int parts = split_of(p.pos[r]).parts;
     const size_t base = ((size_t)r * p.n_q + head) * MAX_SPLITS;
     if (threadIdx.x < 32) {
-        const int a = threadIdx.x, b = a + 32;
-        const float ma = a < parts ? p.part_ms[(base + a) * 2] : -INFINITY, mb = b < parts ? p.part_ms[(base + b) * 2] : -INFINITY;
-        const float top = warp_max(fmaxf(ma, mb));
-        const float fa = a < parts ? __expf(ma - top) : 0.0f, fb = b < parts ? __expf(mb - top) : 0.0f;
-        const float sum = warp_sum((a < parts ? fa * p.part_ms[(base + a) * 2 + 1] : 0.0f) + (b < parts ? fb * p.part_ms[(base + b) * 2 + 1] : 0.0f));
-        factor[a] = fa;
-        factor[b] = fb;
-        if (a == 0) total = sum;
+        enum { EACH = (MAX_SPLITS + 31) / 32 };
+        float2 ms[EACH];
+        float top = -INFINITY, sum = 0;
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            const int i = threadIdx.x + 32 * j;
+            ms[j] = i < parts ? *(const float2 *)(p.part_ms + (base + i) * 2) : make_float2(-INFINITY, 0);
+            top = fmaxf(top, ms[j].x);
+        }
+        top = warp_max(top);
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            const int i = threadIdx.x + 32 * j;
+            const float f = __expf(ms[j].x - top);
+            if (i < parts) factor[i] = f;
+            sum += f * ms[j].y;
+        }
+        sum = warp_sum(sum);
+        if (threadIdx.x == 0) total = sum;
     }
     __syncthreads();
     float o = 0;
@@ -446,6 +486,6 @@ void decode_attn_mix(struct cuda_backend *c, int index)
         launch(c, k_attn_f32, dim3((unsigned)p.n_q, rows), CTA, 0, p);
         return;
     }
-    launch(c, k_attn_part, dim3(MAX_SPLITS, (unsigned)p.n_kv, rows), CTA, (size_t)4 * KV_HEAD, p);
+    launch(c, k_attn_part, dim3(MAX_SPLITS, (unsigned)p.n_kv, rows), CTA, (size_t)HALVES * KV_HEAD, p);
     launch(c, k_attn_join, dim3((unsigned)p.n_q * 4, rows), CTA, 0, p);
 }

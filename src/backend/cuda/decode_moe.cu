@@ -43,10 +43,10 @@ DI route_job route_job_of(const route_params &p, int block)
     return j;
 }
 
-template <int SETS> DI void route_epilogue(const route_params &p, const float *red, const float *rms, int block)
+template <int SETS, bool ONE> DI void route_epilogue(const route_params &p, const float *red, const float *rms, int block)
 {
-    for (int i = threadIdx.x; i < p.n_rows * 16; i += CTA) {
-        const int r = i >> 4, r16 = i & 15;
+    for (int i = threadIdx.x; i < (ONE ? 1 : p.n_rows) * 16; i += CTA) {
+        const int r = ONE ? 0 : i >> 4, r16 = i & 15;
         const float v = red_sum<SETS>(red, 2, 0, r, r16) * rms[r];
         if (block < p.router_tiles) {
             p.router_out[(size_t)r * p.ld_experts + block * 16 + r16] = v;
@@ -59,13 +59,14 @@ template <int SETS> DI void route_epilogue(const route_params &p, const float *r
     }
 }
 
-template <int SETS> __global__ void __launch_bounds__(CTA) k_route(const __grid_constant__ route_params p)
+template <int SETS, bool ONE> __global__ void __launch_bounds__(CTA) k_route(const __grid_constant__ route_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(16) u32 scratch[WARPS][DIGIT_WORDS];
     __shared__ __align__(8) u64 bar[2 * WARPS];
     __shared__ float red[WARPS * 2 * 2 * SETS * 16], rms[DECODE_ROWS];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int n_rows = ONE ? 1 : p.n_rows;
     const u32 bars = smem_addr(bar) + 16 * warp;
     const route_job job = route_job_of(p, blockIdx.x);
     const span s = span_of(p.units, warp);
@@ -79,22 +80,25 @@ template <int SETS> __global__ void __launch_bounds__(CTA) k_route(const __grid_
     __syncwarp();
     pdl_launch();
     pdl_wait();
-    const float4 squares = rms_request(p.ss, p.hidden / 16, p.n_rows, warp, lane);
+    const float4 squares = rms_request(p.ss, p.hidden / 16, n_rows, warp, lane);
     float a[2][SETS][2] = {};
     for (int unit = s.lo; unit < s.hi; unit += MOE_UNITS) {
         unit_rows<SETS, MOE_UNITS> x;
         unit_digits<SETS> f[MOE_UNITS];
-        rows_load<SETS, MOE_UNITS>(x, p.x, p.ld_x, p.n_rows, unit, s.hi, lane);
-        rows_digits<SETS, MOE_UNITS>(f, x, p.n_rows, scratch[warp], lane);
+        rows_load<SETS, MOE_UNITS>(x, p.x, p.ld_x, n_rows, unit, s.hi, lane);
+        rows_digits<SETS, MOE_UNITS>(f, x, n_rows, scratch[warp], lane);
         if (unit == s.lo)
             for (int i = 0; i < job.n; i++) bar_wait(bars + 8 * i, 0);
-        units_mul<SETS, 2, MOE_UNITS>(a, slots + (size_t)(unit - s.lo) * job.planes * UNIT, (size_t)p.slot, job.n, job.planes, f, s.hi - unit, lane);
+        const uint8_t *at = slots + (size_t)(unit - s.lo) * job.planes * UNIT;
+        units_mul<SETS, 2, MOE_UNITS>(a, at, (size_t)p.slot, job.n, job.planes, f, ONE ? MOE_UNITS : s.hi - unit, lane);
+        if (ONE) break;
     }
-    rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
+    if (ONE) rms_finish_one(rms, squares, p.hidden, p.eps, warp, lane);
+    else rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
     red_put<SETS>(red, 2, 0, a[0], warp, lane);
     red_put<SETS>(red, 2, 1, a[1], warp, lane);
     __syncthreads();
-    route_epilogue<SETS>(p, red, rms, blockIdx.x);
+    route_epilogue<SETS, ONE>(p, red, rms, blockIdx.x);
 }
 
 /* ---- the chosen experts' gate and up ---- */
@@ -118,7 +122,7 @@ struct expert_params {
 enum { RANKS = 2 }; /* ranks of one block */
 
 /* Block: 16 inner columns of the experts of two ranks of one row. */
-__global__ void __launch_bounds__(CTA, 2) k_expert_in(const __grid_constant__ expert_params p)
+template <bool ONE> __global__ void __launch_bounds__(CTA, 2) k_expert_in(const __grid_constant__ expert_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(16) u32 scratch[WARPS][DIGIT_WORDS];
@@ -155,8 +159,9 @@ __global__ void __launch_bounds__(CTA, 2) k_expert_in(const __grid_constant__ ex
             span_load(p.gate + at, p.planes, s, slots + 2 * i * p.slot, bars + 16 * i);
             span_load(p.up + at, p.planes, s, slots + (2 * i + 1) * p.slot, bars + 16 * i + 8);
         }
-    rms_finish(&rms, squares, p.ss + (size_t)r * (p.hidden / 16), p.hidden / 16, 1, p.hidden, p.eps, warp, lane);
-    const bool more = s.hi - s.lo > MOE_UNITS;
+    if (ONE) rms_finish_one(&rms, squares, p.hidden, p.eps, warp, lane);
+    else rms_finish(&rms, squares, p.ss + (size_t)r * (p.hidden / 16), p.hidden / 16, 1, p.hidden, p.eps, warp, lane);
+    const bool more = !ONE && s.hi - s.lo > MOE_UNITS;
     rows_digits<1, MOE_UNITS>(f, x, 1, scratch[warp], lane);
 #pragma unroll 1
     for (int i = 0; i < RANKS; i++) {
@@ -167,7 +172,9 @@ __global__ void __launch_bounds__(CTA, 2) k_expert_in(const __grid_constant__ ex
                 rows_load<1, MOE_UNITS>(x, row, p.ld_x, 1, unit, s.hi, lane);
                 rows_digits<1, MOE_UNITS>(f, x, 1, scratch[warp], lane);
             }
-            units_mul<1, 2, MOE_UNITS>(a, slots + (size_t)2 * i * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT, (size_t)p.slot, 2, p.planes, f, s.hi - unit, lane);
+            const uint8_t *at = slots + (size_t)2 * i * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT;
+            units_mul<1, 2, MOE_UNITS>(a, at, (size_t)p.slot, 2, ONE ? 1 : p.planes, f, ONE ? MOE_UNITS : s.hi - unit, lane);
+            if (ONE) break;
         }
         red_put<1>(red, 2 * RANKS, 2 * i, a[0], warp, lane);
         red_put<1>(red, 2 * RANKS, 2 * i + 1, a[1], warp, lane);
@@ -196,8 +203,41 @@ DI void down_part(float (&a)[1][2], unit_rows<1, MAXU> &rows, const uint8_t *slo
     a[0][1] = fmaf(c, b[0][0][1], a[0][1]);
 }
 
+/* What a warp has to add up: its rank's expert and its part of the shared one. */
+struct down_job {
+    const uint8_t *slot, *shared_slot;
+    int shared_units;
+    float weight, gate;
+    u32 bars;
+};
+
+/* The same for four places of the chosen and at most one of the shared expert, two at a time. */
+DI void down_parts_one(float (&a)[1][2], unit_rows<1, DOWN_UNITS> &chosen, const unit_rows<1, 1> &always, const down_job &j, u32 *scratch, int lane)
+{
+    float b[1][2] = {};
+#pragma unroll 1
+    for (int i = 0; i < 2 + j.shared_units; i++) {
+        unit_rows<1, 2> x;
+        unit_digits<1> f[2];
+        const uint8_t *at = i < 2 ? j.slot + i * 2 * UNIT : j.shared_slot;
+        x.low[0][0] = chosen.low[0][0];
+        x.high[0][0] = chosen.high[0][0];
+        rows_digits<1, 2>(f, x, 1, scratch, lane);
+        if (i != 1) bar_wait(j.bars + 8 * (i >> 1), 0);
+        unit_mul<1>(b, at, f[0], lane);
+        if (i < 2) unit_mul<1>(b, at + UNIT, f[1], lane);
+        chosen.low[0][0] = i == 0 ? chosen.low[0][1] : always.low[0][0];
+        chosen.high[0][0] = i == 0 ? chosen.high[0][1] : always.high[0][0];
+        if (i == 0) continue;
+        const float c = i == 1 ? j.weight : j.gate;
+        a[0][0] = fmaf(c, b[0][0], a[0][0]);
+        a[0][1] = fmaf(c, b[0][1], a[0][1]);
+        b[0][0] = b[0][1] = 0;
+    }
+}
+
 /* x += chosen experts by weight + shared expert, for 16 columns of one row; a warp for each rank. */
-__global__ void __launch_bounds__(CTA, 2) k_expert_out(const __grid_constant__ expert_params p)
+template <bool ONE> __global__ void __launch_bounds__(CTA, 2) k_expert_out(const __grid_constant__ expert_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(16) u32 scratch[WARPS][DOWN_UNITS / 2 * DIGIT_WORDS];
@@ -232,8 +272,13 @@ __global__ void __launch_bounds__(CTA, 2) k_expert_out(const __grid_constant__ e
     rows_load<1, 1>(always, shared, 0, 1, 0, sh.hi - sh.lo, lane);
     const float x = p.out.x[(size_t)r * p.out.hidden + k], gate = p.shared_gate[r];
     float a[1][2] = {};
-    down_part<DOWN_UNITS>(a, chosen, slot, p.down_planes, p.down_units, inner, weight[warp], bars, scratch[warp], lane);
-    if (sh.hi > sh.lo) down_part<1>(a, always, shared_slot, p.shared_planes, sh.hi - sh.lo, shared, gate, bars + 8, scratch[warp], lane);
+    if (ONE) {
+        const down_job job = {slot, shared_slot, sh.hi - sh.lo, weight[warp], gate, bars};
+        down_parts_one(a, chosen, always, job, scratch[warp], lane);
+    } else {
+        down_part<DOWN_UNITS>(a, chosen, slot, p.down_planes, p.down_units, inner, weight[warp], bars, scratch[warp], lane);
+        if (sh.hi > sh.lo) down_part<1>(a, always, shared_slot, p.shared_planes, sh.hi - sh.lo, shared, gate, bars + 8, scratch[warp], lane);
+    }
     red_put<1>(red, 1, 0, a, warp, lane);
     __syncthreads();
     if (threadIdx.x < 32) {
@@ -260,9 +305,10 @@ void decode_moe_route(struct cuda_backend *c, const struct moe_weights *w)
                           s->hidden, groups[i].n, s->n_experts, ws->ld_experts, ws->pad_shared, s->rms_eps, ws->router + r * ws->ld_experts,
                           ws->shared_gate + r, ws->inner_shared + r * ws->pad_shared};
         dim3 grid((unsigned)(p.router_tiles + 1 + p.shared_tiles));
-        if (row_sets(p.n_rows) == 1) launch(c, k_route<1>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
-        else if (row_sets(p.n_rows) == 2) launch(c, k_route<2>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
-        else launch(c, k_route<4>, grid, CTA, (size_t)2 * WARPS * p.slot, p);
+        const int sets = row_sets(p.n_rows);
+        const bool one = p.n_rows == 1 && p.units == WARPS * MOE_UNITS && p.hidden <= ONE_HIDDEN;
+        const auto kernel = one ? k_route<1, true> : sets == 1 ? k_route<1, false> : sets == 2 ? k_route<2, false> : k_route<4, false>;
+        launch(c, kernel, grid, CTA, alone(c, kernel, grid, (size_t)2 * WARPS * p.slot, MIDDLE), p);
     }
 }
 
@@ -302,7 +348,11 @@ void decode_moe_experts(struct cuda_backend *c, const struct moe_weights *w, con
     p.inner_shared = ws->inner_shared;
     p.shared_gate = ws->shared_gate;
     int spare = c->n_sms - p.tiles * (TOP / RANKS) * (int)rows, fill = spare > 0 ? spare / (TOP / RANKS) : 0;
-    launch(c, k_expert_in, dim3((unsigned)(p.tiles + fill), TOP / RANKS, rows), CTA, (size_t)2 * RANKS * WARPS * p.slot, p);
+    const bool four_bits = p.planes == 1 && p.down_planes == 1 && p.shared_planes == 1;
+    const bool one = four_bits && p.units == WARPS * MOE_UNITS && p.down_units == DOWN_UNITS && p.shared_units <= WARPS && p.hidden <= ONE_HIDDEN;
+    const auto in = one ? k_expert_in<true> : k_expert_in<false>, out = one ? k_expert_out<true> : k_expert_out<false>;
+    const dim3 in_grid((unsigned)(p.tiles + fill), TOP / RANKS, rows), out_grid((unsigned)w->down->tiles, rows);
+    launch(c, in, in_grid, CTA, alone(c, in, in_grid, (size_t)2 * RANKS * WARPS * p.slot, LARGE), p);
     p.out = {ws->x, ws->normed, ws->ss, next ? next->data : NULL, s->hidden, ws->pad_hidden};
-    launch(c, k_expert_out, dim3((unsigned)w->down->tiles, rows), CTA, (size_t)WARPS * (p.down_slot + p.shared_slot), p);
+    launch(c, out, out_grid, CTA, alone(c, out, out_grid, (size_t)WARPS * (p.down_slot + p.shared_slot), MIDDLE), p);
 }

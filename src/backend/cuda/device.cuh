@@ -20,7 +20,7 @@ enum {
     MAX_DECODE = 64,     /* rows of one decode batch */
     MAX_SEQS = 256,      /* sequences of one batch */
     MOE_BLOCK = 32,      /* fewest tokens of an expert that go through the weights together, in prefill */
-    MAX_SPLITS = 64,     /* parts of the keys in decode attention */
+    MAX_SPLITS = 66,     /* parts of the keys in decode attention: of two key-value heads, one for each multiprocessor of an H200 */
 };
 
 /* Checks a CUDA call in a function that returns lily_status and has err. */
@@ -229,6 +229,21 @@ static inline int round_up(int n, int unit)
     return (n + unit - 1) / unit * unit;
 }
 
+/*
+ * How much shared memory a decode kernel asks for, in bytes beside what it needs. Two blocks of one kernel on one multiprocessor leave
+ * no room for the next kernel's, which then begins late; so where every block can have a multiprocessor of its own, kernels take turns
+ * to be LARGE (two do not fit) and MIDDLE (one fits beside a large one).
+ */
+enum { LARGE = 115 * 1024, MIDDLE = 96 * 1024 };
+
+template <typename... P> static size_t alone(const struct cuda_backend *c, void (*kernel)(P...), dim3 grid, size_t shared, size_t wanted)
+{
+    cudaFuncAttributes a;
+    if (grid.x * grid.y * grid.z > (unsigned)c->n_sms || wanted > (size_t)c->max_shared) return shared;
+    if (cudaFuncGetAttributes(&a, (const void *)kernel) != cudaSuccess || a.sharedSizeBytes + shared >= wanted) return shared;
+    return wanted - a.sharedSizeBytes;
+}
+
 /* Launches on the backend's stream; kernels after the first of a pass may start before their predecessor has ended. */
 template <typename... P, typename... A>
 static void launch(struct cuda_backend *c, void (*kernel)(P...), dim3 grid, int threads, size_t shared, A... args)
@@ -246,6 +261,8 @@ static void launch(struct cuda_backend *c, void (*kernel)(P...), dim3 grid, int 
     cfg.numAttrs = c->overlap && !c->first_launch ? 1 : 0;
     c->first_launch = false;
     if (shared > 16 * 1024) cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    /* All alike: a multiprocessor that must change how it divides its memory runs empty first. */
+    if (c->batch->phase == PHASE_DECODE) cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
     cudaError_t e = cudaLaunchKernelEx(&cfg, kernel, static_cast<P>(args)...);
     if (e != cudaSuccess && c->error == cudaSuccess) c->error = e;
 }
@@ -272,6 +289,9 @@ void cuda_seq_share(struct backend *be, struct seq *s, const struct border *b, i
 lily_status cuda_border_export(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err);
 lily_status cuda_border_import(struct backend *be, int length, const struct border *base, int n_shared, const struct border_source *src,
                                struct border **out, struct lily_err *err);
+
+/* measure.cu */
+lily_status cuda_measure(struct backend *be, struct device_limits *out, struct lily_err *err);
 
 /* pick.cu: tokens chosen on the card */
 lily_status picks_init(struct cuda_backend *c, struct lily_err *err);

@@ -91,3 +91,8 @@ lily_status cuda_backend_new(const struct cuda_options *o, struct backend **out,
     LILY_TRY(need_plugin(err));
     return plugin->open(o, out, err);
 }
+
+lily_status cuda_peek(struct backend *be, enum cuda_peek what, int row, float *out, size_t n, struct lily_err *err)
+{
+    return plugin->peek(be, what, row, out, n, err);
+}

@@ -11,6 +11,7 @@ struct cuda_plugin {
     size_t fingerprint;
     lily_status (*probe)(int device, struct cuda_card *out, struct lily_err *err);
     lily_status (*open)(const struct cuda_options *o, struct backend **out, struct lily_err *err);
+    lily_status (*peek)(struct backend *be, enum cuda_peek what, int row, float *out, size_t n, struct lily_err *err);
 };
 
 typedef const struct cuda_plugin *(*cuda_plugin_fn)(void);
