@@ -8,7 +8,7 @@
 #include "backend/cpu/digits.h"
 #include "backend/cpu/vec_avx512.h"
 
-enum { CHUNK = 64, PANEL = 12, PAIR = 2, CODES = QUANT_GROUP * BLOCK_ROWS, AHEAD = 2304 };
+enum { CHUNK = 64, PANEL = 12, PAIR = 2, CODES = QUANT_GROUP * BLOCK_ROWS, AHEAD = 9216 };
 
 /* Words of a tile hold two quads, the odd one in the high nibbles. */
 ALWAYS_INLINE void unpack(__m512i quads[2], const uint8_t *tile, int word)
