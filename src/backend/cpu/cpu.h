@@ -86,6 +86,7 @@ struct workspace {
 struct digit_choice {
     int count;  /* 0: fp32 */
     int routed; /* of the normed rows for the chosen experts' gate and up; 0: those of the other matrices, not copied together */
+    int delta;  /* of the normed rows for the input projections of delta rule layers */
 };
 
 /* The first layer and the head; all between. What the first layer gets wrong goes through all others. */
@@ -102,6 +103,7 @@ struct cpu_backend {
     struct row_place *place;    /* owned; (max_rows) */
     double frequency[ROTARY_DIM / 2]; /* radians per position */
     struct digit_choice digits[2][DIGIT_PLACES]; /* of each phase */
+    struct digit_choice now;                     /* of the batch, here */
 };
 
 static inline struct cpu_backend *cpu_of(struct backend *be)
@@ -149,8 +151,8 @@ struct linear {
 };
 /* Several products of the same rows in one fork-join call. */
 void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, const struct act *act, int n_rows);
-/* norm = rms(x) * w for every row, with group sums. */
-void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out);
+/* out = rms(x) * w for every row, with group sums and as `digits` digits. */
+void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out, int digits);
 /* x += y, rows of leading dimension ldy. */
 void cpu_add_rows(struct cpu_backend *c, const float *y, int ldy);
 

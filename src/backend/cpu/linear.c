@@ -99,8 +99,9 @@ static void norm_part(void *arg, int thread, int n_threads)
     }
 }
 
-void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out)
+void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out, int digits)
 {
+    out->digits.count = digits;
     struct norm_job job = {c, x, w, out};
     run_rows(c, norm_part, &job);
 }

@@ -51,7 +51,7 @@ void cpu_step_attn_in(struct backend *be, const struct attn_weights *w, int inde
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
-    cpu_norm_rows(c, ws->x, w->norm, &ws->norm);
+    cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.count);
     struct linear l[] = {{w->q, ws->q, ws->ld_q}, {w->k, ws->k, ws->ld_kv}, {w->v, ws->v, ws->ld_kv}};
     cpu_linear(c, l, 3, &ws->norm, c->batch->n_rows);
     struct attn_step job = {c, w, index};

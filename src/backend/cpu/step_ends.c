@@ -8,6 +8,7 @@ void cpu_set_digits(struct cpu_backend *c, enum digit_place place)
     struct act *all[] = {&c->ws.norm, &c->ws.mixed, &c->ws.inner, &c->ws.shared, &c->ws.head, &c->ws.routed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->digits.count = d->count;
     c->ws.routed.digits.count = d->routed;
+    c->now = *d;
 }
 
 void cpu_step_begin(struct backend *be, const struct batch *batch)

@@ -7,7 +7,7 @@ void cpu_step_gdn_in(struct backend *be, const struct gdn_weights *w)
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
-    cpu_norm_rows(c, ws->x, w->norm, &ws->norm);
+    cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.delta);
     struct linear l[] = {{w->in_qkv, ws->qkv, ws->ld_qkv},
                          {w->in_z, ws->z, ws->ld_z},
                          {w->in_b, ws->b, ws->ld_heads},

@@ -46,7 +46,7 @@ void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
     int n = c->batch->n_rows, n_experts = be->shape.n_experts;
-    cpu_norm_rows(c, ws->x, w->norm, &ws->norm);
+    cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.count);
     struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
     cpu_linear(c, l, 2, &ws->norm, n);
     for (int t = 0; t < n; t++)
