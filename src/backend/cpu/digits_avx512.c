@@ -187,6 +187,16 @@ ALWAYS_INLINE void unpack_tile(uint8_t *codes, const uint8_t *tile)
     }
 }
 
+/* Asks for the outputs of the rows whose turn it is in group t, so that storing them will not wait. */
+ALWAYS_INLINE void ask_outputs(const struct digit_job *j, int b, const struct chunk *c, int t)
+{
+    for (int i = t * c->n / j->col_tiles; i < (t + 1) * c->n / j->col_tiles; i++) {
+        const float *y = j->y + (long)(c->from + i) * j->ldy + (long)b * BLOCK_ROWS;
+        __builtin_prefetch(y, 1, 2);
+        __builtin_prefetch(y + BLOCK_ROWS, 1, 2);
+    }
+}
+
 /* Blocks b and b+1; the last of an odd number is its own pair. */
 static void add_pair(const struct digit_job *j, int b, const struct chunk *c)
 {
@@ -201,6 +211,7 @@ static void add_pair(const struct digit_job *j, int b, const struct chunk *c)
     g.ask = next, g.ask_step = (PAIR * Q4_TILE_BYTES) / (16 * c->n_panels);
     for (g.t = 0; g.t < j->col_tiles; g.t++) {
         float *out = y[0][0];
+        ask_outputs(j, b, c, g.t);
         for (int i = 0; i < PAIR; i++) {
             g.tile[i] = j->block + (size_t)(b + (i < here ? i : 0)) * block_bytes + (size_t)g.t * Q4_TILE_BYTES;
             unpack_tile(g.codes[i], g.tile[i]);
