@@ -175,13 +175,14 @@ def test_kill():
         assert size(path) <= quota, (kill, size(path))
         assert not wrong, wrong
     # Where all kills came before a state was written, and the quota keeps none long enough, the last server finds those of the one before.
-    for room in ("6M", "60M", "60M"):
+    for i, room in enumerate(("6M", "60M", "60M")):
         s = server(path, quota=room)
         for t, want in zip(talks, expected):
             reply = chat(s, t, max_tokens=6)
             assert message(reply) == want
             reused += reply["lily"]["cache"]["reused"]
-        written(s)
+        if i == 1:
+            written(s)
         assert s.metric("cache_disk_damaged_total") == 0, s.log
         assert s.stop() == 0 and size(path) <= int(room[:-1]) << 20
     assert reused > 0, s.log
