@@ -181,6 +181,20 @@ static lily_status record(struct eval_args *a, struct bundle *b, const struct id
     return st;
 }
 
+/* Told before the work is done; of an earlier record there may be a new one. */
+static lily_status check_out(const char *out, int vocab, struct lily_err *err)
+{
+    struct reference r;
+    if (!file_exists(out)) return LILY_OK;
+    if (reference_read(out, vocab, &r, NULL) == LILY_OK) {
+        reference_free(&r);
+        return LILY_OK;
+    }
+    err_set(err, LILY_ERR_USAGE, "%s: there is a file already that is no record: it is not replaced", out);
+    err_hint(err, "give another name, or remove it");
+    return LILY_ERR_USAGE;
+}
+
 static lily_status run_record(struct eval_args *a, const char *file, struct lily_err *err)
 {
     struct bundle b;
@@ -190,7 +204,8 @@ static lily_status run_record(struct eval_args *a, const char *file, struct lily
         return LILY_ERR_USAGE;
     }
     LILY_TRY(eval_open(a, &b, err));
-    lily_status st = eval_text(a, &b, file, &ids, err);
+    lily_status st = check_out(a->out, b.n_tokens, err);
+    if (st == LILY_OK) st = eval_text(a, &b, file, &ids, err);
     if (st == LILY_OK) st = record(a, &b, &ids, err);
     ids_free(&ids);
     bundle_close(&b);

@@ -85,6 +85,7 @@ static lily_status write_file(const struct pack_args *a, struct packing_job *j, 
         return LILY_OK;
     }
     double start = clock_ms();
+    if (a->out) LILY_TRY(packing_may_write(a->out, err));
     LILY_TRY(packing_write(j->ck, &j->config, j->path.data, j->pool, err));
     LILY_TRY(packed_open(j->path.data, key, &p, err));
     report(a, j, packed_bytes(p), clock_ms() - start, "written");

@@ -60,15 +60,9 @@ void file_map_drop(const struct file_map *map, size_t offset, size_t size)
     if (map->data && hi > lo && hi <= map->size) madvise((void *)(uintptr_t)(map->data + lo), hi - lo, MADV_DONTNEED);
 }
 
-lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struct lily_err *err)
+/* The next `size` bytes of a file, which is closed. */
+static lily_status read_open(int fd, const char *path, size_t size, struct buf *out, struct lily_err *err)
 {
-    int fd;
-    size_t size;
-    LILY_TRY(open_regular(path, &fd, &size, err));
-    if (size > max_bytes) {
-        close(fd);
-        LILY_FAIL(err, LILY_ERR_LIMIT, "%s: %zu bytes, at most %zu are accepted", path, size, max_bytes);
-    }
     if (!buf_try_reserve(out, size)) {
         close(fd);
         LILY_FAIL(err, LILY_ERR_MEMORY, "%s: not enough memory for its %zu bytes", path, size);
@@ -91,6 +85,27 @@ lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struc
     return LILY_OK;
 }
 
+lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struct lily_err *err)
+{
+    int fd;
+    size_t size;
+    LILY_TRY(open_regular(path, &fd, &size, err));
+    if (size > max_bytes) {
+        close(fd);
+        LILY_FAIL(err, LILY_ERR_LIMIT, "%s: %zu bytes, at most %zu are accepted", path, size, max_bytes);
+    }
+    return read_open(fd, path, size, out, err);
+}
+
+lily_status file_read_end(const char *path, size_t max_bytes, struct buf *out, struct lily_err *err)
+{
+    int fd;
+    size_t size;
+    LILY_TRY(open_regular(path, &fd, &size, err));
+    if (size > max_bytes && lseek(fd, (off_t)(size - max_bytes), SEEK_SET) >= 0) size = max_bytes;
+    return read_open(fd, path, size, out, err);
+}
+
 void file_hint_cut(struct lily_err *err, size_t n)
 {
     err_hint(err, "the file is %s: copy or download it again", n ? "cut short" : "empty");
@@ -106,7 +121,6 @@ static lily_status write_all(int fd, const char *path, const void *data, size_t 
         p += w;
         n -= (size_t)w;
     }
-    if (fsync(fd) != 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot flush: %s", path, strerror(errno));
     return LILY_OK;
 }
 
@@ -136,18 +150,24 @@ static void remove_stale(const char *path)
     closedir(d);
 }
 
+int file_make_tmp(const char *path, struct buf *name)
+{
+    remove_stale(path);
+    buf_printf(name, "%s" TMP_MARK "XXXXXX", path);
+    return mkostemp(name->data, O_CLOEXEC);
+}
+
 lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err)
 {
     struct buf tmp = {0};
-    remove_stale(path);
-    buf_printf(&tmp, "%s" TMP_MARK "XXXXXX", path);
-    int fd = mkostemp(tmp.data, O_CLOEXEC);
+    int fd = file_make_tmp(path, &tmp);
     lily_status st;
     if (fd < 0) {
         st = err_set(err, LILY_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
         goto out;
     }
     st = write_all(fd, path, data, n, err);
+    if (st == LILY_OK && fsync(fd) != 0) st = err_set(err, LILY_ERR_IO, "%s: cannot flush: %s", path, strerror(errno));
     if (close(fd) != 0 && st == LILY_OK) st = err_set(err, LILY_ERR_IO, "%s: cannot close: %s", path, strerror(errno));
     if (st == LILY_OK && rename(tmp.data, path) != 0)
         st = err_set(err, LILY_ERR_IO, "%s: cannot rename into place: %s", path, strerror(errno));
@@ -155,6 +175,41 @@ lily_status file_write_atomic(const char *path, const void *data, size_t n, stru
 out:
     buf_free(&tmp);
     return st;
+}
+
+/* A device, a pipe: written to as it is. */
+static lily_status write_through(const char *path, const void *data, size_t n, struct lily_err *err)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    lily_status st = write_all(fd, path, data, n, err);
+    if (close(fd) != 0 && st == LILY_OK) st = err_set(err, LILY_ERR_IO, "%s: cannot close: %s", path, strerror(errno));
+    return st;
+}
+
+lily_status file_write_named(const char *path, const void *data, size_t n, struct lily_err *err)
+{
+    struct stat sb;
+    if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode) && !S_ISDIR(sb.st_mode)) return write_through(path, data, n, err);
+    char *real = realpath(path, NULL); /* NULL: nothing is there */
+    lily_status st = file_write_atomic(real ? real : path, data, n, err);
+    free(real);
+    return st;
+}
+
+lily_status file_may_replace(const char *path, const char *magic, const char *what, struct lily_err *err)
+{
+    int fd;
+    size_t size, n = strlen(magic);
+    char head[16];
+    if (!file_exists(path)) return LILY_OK;
+    LILY_TRY(open_regular(path, &fd, &size, err));
+    bool ours = size == 0 || (n <= sizeof head && read(fd, head, n) == (ssize_t)n && memcmp(head, magic, n) == 0);
+    close(fd);
+    if (ours) return LILY_OK;
+    err_set(err, LILY_ERR_USAGE, "%s: there is a file already that is no %s: it is not replaced", path, what);
+    err_hint(err, "give another name, or remove it");
+    return LILY_ERR_USAGE;
 }
 
 bool file_exists(const char *path)

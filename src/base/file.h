@@ -26,14 +26,27 @@ void file_map_drop(const struct file_map *map, size_t offset, size_t size);
 /* Reads a whole regular file of at most max_bytes into out (appended). */
 lily_status file_read(const char *path, size_t max_bytes, struct buf *out, struct lily_err *err);
 
+/* The same, but only the last max_bytes of a longer file. */
+lily_status file_read_end(const char *path, size_t max_bytes, struct buf *out, struct lily_err *err);
+
 /* Sets the hint about a file of n bytes whose text ends too early. */
 void file_hint_cut(struct lily_err *err, size_t n);
 
 /*
- * Writes through a temporary file in the same folder (PATH.lily-tmp-XXXXXX), fsync, rename: readers see the old file or the new
- * one. Temporary files older than an hour are removed from the folder first: their writers were killed.
+ * A new temporary file beside path, PATH.lily-tmp-XXXXXX; its descriptor, or -1 with errno; its name is appended. Temporary files
+ * that nobody has written to for an hour are removed from the folder first: their writers were killed.
  */
+int file_make_tmp(const char *path, struct buf *name);
+/* Writes through one, fsync, rename: readers see the old file or the new one. */
 lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err);
+
+/* The same for a file that a user has named: through a link, and into a device or a pipe, neither of which is replaced. */
+lily_status file_write_named(const char *path, const void *data, size_t n, struct lily_err *err);
+/*
+ * That nothing of a user's is lost by writing path anew: nothing is there, or an empty regular file, or one that begins with magic (at
+ * most 16 bytes). Else LILY_ERR_USAGE, which says that the file is no `what`; LILY_ERR_IO when it is no regular one.
+ */
+lily_status file_may_replace(const char *path, const char *magic, const char *what, struct lily_err *err);
 
 /* Whether the name is taken. A link that leads nowhere takes it too, so that opening it says what is wrong. */
 bool file_exists(const char *path);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -13,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-enum { N_BUCKETS = 1024, MAX_FIELD = 8 << 20, N_FIELDS = 4 };
+enum { N_BUCKETS = 1024, MAX_FIELD = 8 << 20, N_FIELDS = 4, MAX_RECORD = 3 * MAX_FIELD };
 
 struct kept {
     struct kept *next_in_bucket, *newer; /* newer: in the order of coming */
@@ -27,7 +28,8 @@ struct call_memory {
     struct kept *buckets[N_BUCKETS];
     struct kept *oldest, *newest;
     size_t bytes, max_bytes;
-    int fd; /* -1: no file */
+    char *path; /* owned; of the file */
+    int fd;     /* -1: no file */
 };
 
 /* ---- the list ---- */
@@ -149,21 +151,62 @@ static lily_status rewrite(const struct call_memory *m, const char *path, struct
     return st;
 }
 
-static lily_status use_file(struct call_memory *m, const char *path, struct lily_err *err)
+static size_t most_on_disk(const struct call_memory *m)
+{
+    return 2 * m->max_bytes;
+}
+
+/* Takes what the file holds; only its end where it is longer than any that was written here. */
+static lily_status take_file(struct call_memory *m, struct lily_err *err)
 {
     struct buf all = {0};
-    lily_status st = LILY_OK;
-    if (file_exists(path)) st = file_read(path, 4 * m->max_bytes + MAX_FIELD, &all, err);
+    lily_status st = file_read_end(m->path, most_on_disk(m) + MAX_RECORD, &all, err);
     if (st == LILY_OK) {
         bool damaged = take_records(m, &all);
-        if (damaged) log_warn("%s: a part of it is damaged and left out", path);
-        if (damaged || all.len > 2 * m->max_bytes) st = rewrite(m, path, err);
+        if (damaged) log_warn("%s: a part of it is damaged and left out", m->path);
+        if (damaged || all.len > most_on_disk(m)) st = rewrite(m, m->path, err);
     }
     buf_free(&all);
-    LILY_TRY(st);
-    m->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (m->fd < 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    return st;
+}
+
+static lily_status open_file(struct call_memory *m, struct lily_err *err)
+{
+    m->fd = open(m->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (m->fd < 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot open: %s", m->path, strerror(errno));
     return LILY_OK;
+}
+
+static lily_status use_file(struct call_memory *m, struct lily_err *err)
+{
+    if (file_exists(m->path)) LILY_TRY(take_file(m, err));
+    return open_file(m, err);
+}
+
+static void close_file(struct call_memory *m)
+{
+    if (m->fd >= 0) close(m->fd);
+    m->fd = -1;
+}
+
+/*
+ * The file is what the processes of a folder write together. When it has grown too long its last records are written anew, as a start
+ * would take them; when another process has done that, or somebody has removed it, the file of that name is gone on with.
+ */
+static lily_status keep_short(struct call_memory *m, struct lily_err *err)
+{
+    struct stat ours, there;
+    if (fstat(m->fd, &ours) != 0) return LILY_OK;
+    bool same = stat(m->path, &there) == 0 && ours.st_ino == there.st_ino && ours.st_dev == there.st_dev;
+    if (same && (size_t)ours.st_size <= most_on_disk(m)) return LILY_OK;
+    close_file(m);
+    if (same) {
+        struct call_memory last = {.max_bytes = m->max_bytes, .path = m->path, .fd = -1};
+        lily_status st = take_file(&last, err);
+        while (last.oldest) forget_oldest(&last);
+        LILY_TRY(st);
+    }
+    return open_file(m, err);
 }
 
 /* ---- the interface ---- */
@@ -175,7 +218,8 @@ struct call_memory *call_memory_new(size_t max_bytes, const char *path)
     pthread_mutex_init(&m->lock, NULL);
     m->max_bytes = max_bytes;
     m->fd = -1;
-    if (path && use_file(m, path, &err) != LILY_OK) log_warn("tool calls are not kept on disk: %s", err.msg);
+    m->path = path ? mem_dupz(path) : NULL;
+    if (path && use_file(m, &err) != LILY_OK) log_warn("tool calls are not kept on disk: %s", err.msg);
     return m;
 }
 
@@ -183,7 +227,8 @@ void call_memory_free(struct call_memory *m)
 {
     if (!m) return;
     while (m->oldest) forget_oldest(m);
-    if (m->fd >= 0) close(m->fd);
+    close_file(m);
+    free(m->path);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
@@ -191,11 +236,14 @@ void call_memory_free(struct call_memory *m)
 static void append(struct call_memory *m, const char *const field[N_FIELDS])
 {
     struct buf record = {0};
+    struct lily_err err;
+    lily_status st = keep_short(m, &err);
     put_record(field, &record);
-    if (write(m->fd, record.data, record.len) != (ssize_t)record.len) { /* the next start leaves out what is not whole */
-        log_warn("tool calls are no longer kept on disk: %s", strerror(errno));
-        close(m->fd);
-        m->fd = -1;
+    if (st == LILY_OK && write(m->fd, record.data, record.len) != (ssize_t)record.len) /* the next start leaves out what is not whole */
+        st = err_set(&err, LILY_ERR_IO, "%s", strerror(errno));
+    if (st != LILY_OK) {
+        log_warn("tool calls are no longer kept on disk: %s", err.msg);
+        close_file(m);
     }
     buf_free(&record);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "json/json.h"
 #include "load/safetensors.h"
@@ -62,8 +63,7 @@ void safetensors_header(const struct tensor_decl *decls, int n, struct buf *out)
 static lily_status open_tmp(struct safetensors_writer *w, struct lily_err *err)
 {
     struct buf tmp = {0};
-    buf_printf(&tmp, "%s.XXXXXX", w->path);
-    int fd = mkostemp(tmp.data, O_CLOEXEC);
+    int fd = file_make_tmp(w->path, &tmp);
     if (fd < 0) {
         err_set(err, LILY_ERR_IO, "%s: cannot create: %s", w->path, strerror(errno));
         buf_free(&tmp);

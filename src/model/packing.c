@@ -128,6 +128,11 @@ static lily_status prepare_folder(const char *path, size_t bytes, struct lily_er
     return st;
 }
 
+lily_status packing_may_write(const char *path, struct lily_err *err)
+{
+    return file_may_replace(path, PACKED_MAGIC, "packed file", err);
+}
+
 lily_status packing_write(const struct checkpoint *ck, const struct model_config *config, const char *path, struct pool *pool,
                           struct lily_err *err)
 {

@@ -24,6 +24,8 @@ void packing_find(const struct checkpoint *ck, const char *dir, struct buf *out)
 lily_status packing_open(const struct checkpoint *ck, const char *dir, const char *wish, struct pool *pool, struct packed **out,
                          struct lily_err *err);
 
+/* That a packed file of that name replaces no file of another kind (LILY_ERR_USAGE). */
+lily_status packing_may_write(const char *path, struct lily_err *err);
 /* Packs a whole checkpoint into a file, with a progress bar; memory is some 40 MB. The folder of path is made. */
 lily_status packing_write(const struct checkpoint *ck, const struct model_config *config, const char *path, struct pool *pool,
                           struct lily_err *err);

@@ -88,6 +88,14 @@ expect 'the chat goes on' is "$out" "$first"
 expect 'the status tells' is "$rc" 2
 chat '/retry\n'
 expect '/retry of nothing' has "$err" 'nothing to answer again'
+mkfifo "$tmp/fifo"
+ln -s saved.json "$tmp/link"
+cat "$tmp/fifo" >"$tmp/through" &
+chat "hello\n/save $tmp/fifo\n/save $tmp/link\n"
+wait $!
+expect '/save goes through a pipe, which stays one' test -p "$tmp/fifo" -a -s "$tmp/through"
+expect 'and through a link' test -h "$tmp/link"
+expect 'to its file' cmp -s "$tmp/saved.json" "$tmp/through"
 chat "/save $tmp/nowhere/file\n"
 expect '/save where no folder is' has "$err" "lily: $tmp/nowhere/file: cannot create"
 chat '/undo\n'

@@ -42,6 +42,10 @@ run eval "$tmp/text" $demo --json --window 100 --stride 50 --max-tokens 200
 expect 'more context, another number' lacks "$out" "$(sed 's/.*"nll":\([0-9.]*\).*/\1/' "$tmp/strides")"
 
 # A model against itself: exactly nothing, on any number of threads.
+cp "$tmp/text" "$tmp/kept"
+run eval record "$tmp/text" $demo -o "$tmp/text" --max-tokens 20 --threads 1
+expect 'record does not replace what is no record' fails_with 2 'is not replaced'
+expect 'and the text is as it was' cmp -s "$tmp/kept" "$tmp/text"
 run eval record "$tmp/text" $demo -o "$tmp/ref" --window 150 --max-tokens 250 --top 8 --threads 1 --json
 expect 'record' json 'v["sequences"] == (v["tokens"] + 149) // 150 and v["top"] == 8'
 run eval compare "$tmp/ref" $demo --threads 2 --json

@@ -57,6 +57,14 @@ run run -m "$tmp/demo" --no-think -n 2 hi
 expect 'the file of a changed checkpoint is passed over' has "$err" 'before it changed'
 run pack "$tmp/demo" --out "$tmp/demo/packed.lily"
 expect 'pack makes it anew then' has "$out" 'written in'
+# What --out names is not lost, unless it is a packed file.
+cp models/demo/model.safetensors "$tmp/demo/model.safetensors"
+run pack "$tmp/demo" --out "$tmp/demo/model.safetensors"
+expect 'a checkpoint is not replaced by its packed file' fails_with 2 'no packed file: it is not replaced'
+expect 'and stays as it was' cmp -s models/demo/model.safetensors "$tmp/demo/model.safetensors"
+mkfifo "$tmp/fifo"
+run pack "$tmp/demo" --out "$tmp/fifo"
+expect 'nor is what is no file' fails_with 1 'not a regular file'
 run pack "$tmp/demo" --out /dev/null/x
 expect 'no folder to write to' fails_with 1 '/dev/null'
 run pack "$tmp/none"

@@ -19,6 +19,7 @@
 #include "backend/cpu/matrix.h"
 
 enum { PACKED_VERSION = 1 };
+#define PACKED_MAGIC "lilypack"
 
 struct packed;
 

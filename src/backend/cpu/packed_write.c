@@ -121,7 +121,7 @@ lily_status packed_create(const char *path, const char key[65], int n, struct pa
     lily_status st = n > PACKED_MAX ? err_set(err, LILY_ERR_LIMIT, "%s: %d matrices, at most %d are supported", path, n, PACKED_MAX) : LILY_OK;
     if (st == LILY_OK) {
         w->entries = mem_new(sizeof *w->entries * (size_t)n);
-        memcpy(w->head.magic, "lilypack", 8);
+        memcpy(w->head.magic, PACKED_MAGIC, 8);
         memcpy(w->head.key, key, 65);
         w->head.version = PACKED_VERSION;
         w->head.data_at = PACKED_DATA_ALIGN; /* 4096 entries and the hashes of 300 GB fit in front */

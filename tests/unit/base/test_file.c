@@ -248,6 +248,51 @@ static void a_file_in_the_place_of_a_folder_is_an_error(void **state)
     assert_int_equal(file_make_dirs("", &err), LILY_ERR_USAGE);
 }
 
+/* Only what is ours, or empty, may be replaced by a name that a user gives. */
+static void other_files_are_not_replaced(void **state)
+{
+    (void)state;
+    struct lily_err err;
+    put("ours", "magic and more", 14);
+    put("other", "magi", 4);
+    put("empty", "", 0);
+    assert_ok(file_may_replace(in_dir("ours"), "magic", "thing", &err));
+    assert_ok(file_may_replace(in_dir("empty"), "magic", "thing", &err));
+    assert_ok(file_may_replace(in_dir("nothing"), "magic", "thing", &err));
+    assert_int_equal(file_may_replace(in_dir("other"), "magic", "thing", &err), LILY_ERR_USAGE);
+    assert_non_null(strstr(err.msg, "no thing"));
+    assert_int_equal(file_may_replace(dir, "magic", "thing", &err), LILY_ERR_IO);
+    assert_int_equal(file_may_replace("/dev/null", "magic", "thing", &err), LILY_ERR_IO);
+}
+
+/* A device is written to and a link followed; neither becomes a file. */
+static void named_files_keep_what_they_are(void **state)
+{
+    (void)state;
+    struct lily_err err = {0};
+    struct stat sb;
+    struct buf text = {0};
+    assert_ok(file_write_named(in_dir("target"), "old", 3, &err));
+    char *link = mem_dupz(in_dir("link"));
+    assert_int_equal(symlink("target", link), 0);
+    assert_ok(file_write_named(link, "new", 3, &err));
+    assert_int_equal(lstat(link, &sb), 0);
+    assert_true(S_ISLNK(sb.st_mode));
+    assert_ok(file_read(in_dir("target"), 10, &text, &err));
+    assert_string_equal(buf_str(&text), "new");
+    buf_clear(&text);
+    assert_ok(file_read_end(in_dir("target"), 2, &text, &err));
+    assert_string_equal(buf_str(&text), "ew");
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink("/dev/null", link), 0); /* were it replaced, then as a link */
+    assert_ok(file_write_named(link, "new", 3, &err));
+    assert_int_equal(lstat(link, &sb), 0);
+    assert_true(S_ISLNK(sb.st_mode));
+    assert_int_equal(file_write_named(dir, "new", 3, &err), LILY_ERR_IO);
+    free(link);
+    buf_free(&text);
+}
+
 static void questions_about_paths(void **state)
 {
     (void)state;
@@ -292,7 +337,8 @@ int main(void)
         IN_DIR(a_write_that_stops_half_way_is_an_error),
         IN_DIR(folders_are_made_with_their_parents),
         IN_DIR(a_file_in_the_place_of_a_folder_is_an_error),
-        IN_DIR(questions_about_paths),
+        IN_DIR(questions_about_paths), IN_DIR(other_files_are_not_replaced),
+        IN_DIR(named_files_keep_what_they_are),
     };
     return RUN_TESTS(tests);
 }

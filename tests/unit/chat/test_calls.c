@@ -158,6 +158,46 @@ static void test_file(void **state)
     buf_free(&out);
 }
 
+static off_t size_of(const char *path)
+{
+    struct stat sb;
+    return stat(path, &sb) == 0 ? sb.st_size : -1;
+}
+
+/* Two processes write into one file for long: it stays short, and a later start finds the last calls of both. */
+static void test_file_stays_short(void **state)
+{
+    (void)state;
+    enum { MOST = 20000 };
+    char path[] = "/tmp/lily-calls-XXXXXX", id[20];
+    struct buf out = {0};
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct call_memory *m[2] = {call_memory_new(MOST, path), call_memory_new(MOST, path)};
+    for (int i = 0; i < 2000; i++) {
+        snprintf(id, sizeof id, "call_%d", i);
+        call_memory_put(m[i % 2], id, "f", "{\"a\":{\"x\":1}}", one);
+        assert_true(size_of(path) < 2 * MOST + 1000);
+    }
+    struct call_memory *late = call_memory_new(MOST, path);
+    assert_true(find(late, "call_1998", "f", "{\"a\":{\"x\":1}}", &out));
+    assert_true(find(late, "call_1999", "f", "{\"a\":{\"x\":1}}", &out));
+    call_memory_free(late);
+    unlink(path); /* gone, and begun anew */
+    call_memory_put(m[0], "after", "f", "{\"a\":{\"x\":1}}", one);
+    assert_true(size_of(path) > 0);
+    call_memory_free(m[0]);
+    call_memory_free(m[1]);
+    log_quiet(true);
+    assert_int_equal(truncate(path, 50 << 20), 0); /* longer than any that was written here */
+    call_memory_free(call_memory_new(MOST, path));
+    assert_true(size_of(path) < 2 * MOST);
+    log_quiet(false);
+    unlink(path);
+    buf_free(&out);
+}
+
 /* The rendering holds the model's text, not the form of the template; special tokens in it stay text. */
 static void test_rendering(void **state)
 {
@@ -190,6 +230,6 @@ static void test_rendering(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_parser), cmocka_unit_test(test_long_call), cmocka_unit_test(test_memory),
-                                       cmocka_unit_test(test_file), cmocka_unit_test(test_rendering)};
+                                       cmocka_unit_test(test_file), cmocka_unit_test(test_file_stays_short), cmocka_unit_test(test_rendering)};
     return RUN_TESTS(tests);
 }
