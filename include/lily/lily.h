@@ -15,7 +15,8 @@
  * model, which remembers what it has read, so that a prompt that goes on from an earlier one costs only what is new.
  *
  * Threads: every function may be called from any thread. lily_generate, lily_session_new and lily_session_free of one model
- * wait for each other; a session is used by one thread at a time, but for lily_cancel. Callbacks run on the caller's thread.
+ * wait for each other; a session is used by one thread at a time, but for lily_cancel. Callbacks run on the caller's thread;
+ * they may call everything but lily_generate (LILY_ERR_USAGE) and lily_close; a session that they free ends its answer first.
  * Lifetime: a model outlives its sessions; prompts are independent after they are made. What a function hands out is
  * owned by the caller and freed by the function named beside it. Text is UTF-8 with its length in bytes. Sizes are bytes,
  * times milliseconds. Link with -llily and its libraries: pkg-config --libs lily.

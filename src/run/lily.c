@@ -11,7 +11,8 @@
 
 struct lily_model {
     struct bundle bundle;    /* owned */
-    pthread_mutex_t compute; /* held by who uses the model */
+    pthread_mutex_t compute; /* recursive; held by who uses the model; callbacks come under it */
+    bool answering;          /* under the lock: seen by callbacks alone */
     int max_sessions, n_sessions;
     int borders;
 };
@@ -20,6 +21,7 @@ struct lily_session {
     lily_model *model;       /* borrowed */
     struct session *session; /* owned */
     atomic_bool cancel;
+    bool answering, freed; /* under the model's lock; freed: by a callback of its own answer, which ends first */
 };
 
 struct lily_prompt {
@@ -96,6 +98,17 @@ lily_status lily_plan_memory(const char *dir, const struct lily_options *options
     return st;
 }
 
+/* A callback may make and free sessions: its thread holds the lock already. */
+static bool init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+    if (pthread_mutexattr_init(&attr) != 0) return false;
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    bool made = pthread_mutex_init(lock, &attr) == 0;
+    pthread_mutexattr_destroy(&attr);
+    return made;
+}
+
 lily_status lily_open(const char *dir, const struct lily_options *options, lily_model **out, struct lily_err *err)
 {
     struct lily_options defaults;
@@ -109,7 +122,7 @@ lily_status lily_open(const char *dir, const struct lily_options *options, lily_
     LILY_TRY_GOTO(bundle_open(dir, &m->bundle, err), out);
     LILY_TRY_GOTO(model_options_of(options, &m->bundle.config, &o, err), out);
     LILY_TRY_GOTO(bundle_load(&m->bundle, &o, err), out);
-    if (pthread_mutex_init(&m->compute, NULL) != 0) {
+    if (!init_lock(&m->compute)) {
         st = err_set(err, LILY_ERR_MEMORY, "no memory for a lock");
         goto out;
     }
@@ -302,11 +315,18 @@ lily_status lily_session_new(lily_model *m, lily_session **out, struct lily_err 
 void lily_session_free(lily_session *s)
 {
     if (!s) return;
-    pthread_mutex_lock(&s->model->compute);
-    session_free(s->session);
-    s->model->n_sessions--;
-    pthread_mutex_unlock(&s->model->compute);
-    free(s);
+    lily_model *m = s->model;
+    pthread_mutex_lock(&m->compute);
+    bool later = s->answering;
+    if (later) {
+        s->freed = true;
+        atomic_store(&s->cancel, true);
+    } else {
+        session_free(s->session);
+        m->n_sessions--;
+    }
+    pthread_mutex_unlock(&m->compute);
+    if (!later) free(s);
 }
 
 void lily_cancel(lily_session *s)
@@ -365,12 +385,33 @@ static void copy_result(const struct answer *a, struct lily_result *out)
     if (out->finish == LILY_FINISH_STOP && json_size(a->calls) > 0) out->finish = LILY_FINISH_CALLS;
 }
 
+static lily_status make_answer(lily_session *s, const struct answer_job *job, struct answer *out, struct lily_err *err)
+{
+    lily_model *m = s->model;
+    lily_status st;
+    pthread_mutex_lock(&m->compute);
+    if (m->answering) {
+        st = err_set(err, LILY_ERR_USAGE, "lily_generate was called by a callback of lily_generate, which has the model");
+    } else {
+        m->answering = s->answering = true;
+        st = answer_make(job, out, err);
+        m->answering = s->answering = false;
+        atomic_store(&s->cancel, false);
+    }
+    bool freed = s->freed && !s->answering;
+    pthread_mutex_unlock(&m->compute);
+    if (freed) lily_session_free(s);
+    return st;
+}
+
 lily_status lily_generate(lily_session *s, const struct lily_request *r, struct lily_result *result,
                           struct lily_err *err)
 {
     struct sampler_params sampling;
     struct answer answer;
+    if (!r->prompt) LILY_FAIL(err, LILY_ERR_USAGE, "the request has no prompt");
     LILY_TRY(sampling_of(&r->sampling, &sampling, err));
+    if (r->n_stop < 0) LILY_FAIL(err, LILY_ERR_USAGE, "n_stop is %d, expected 0 or more", r->n_stop);
     if (r->max_tokens < 0) LILY_FAIL(err, LILY_ERR_USAGE, "max_tokens is %d, expected 0 or more", r->max_tokens);
     struct answer_job job = {.bundle = &s->model->bundle,
                              .session = s->session,
@@ -386,11 +427,7 @@ lily_status lily_generate(lily_session *s, const struct lily_request *r, struct 
                              .on_call = r->on_call ? on_call : NULL,
                              .on_progress = r->on_progress ? on_progress : NULL,
                              .ctx = (void *)(uintptr_t)r};
-    pthread_mutex_lock(&s->model->compute);
-    lily_status st = answer_make(&job, &answer, err);
-    atomic_store(&s->cancel, false);
-    pthread_mutex_unlock(&s->model->compute);
-    if (st != LILY_OK) return st;
+    LILY_TRY(make_answer(s, &job, &answer, err));
     if (result) copy_result(&answer, result);
     answer_free(&answer);
     return LILY_OK;

@@ -290,13 +290,71 @@ static void test_threads(void **state)
     }
 }
 
+/* What a callback does with the library, once. */
+struct meddler {
+    lily_session *own, *other; /* freed and set to NULL */
+    const lily_prompt *prompt;
+    lily_status generate, full, again;
+    int calls;
+};
+
+static int meddle(void *ctx, enum lily_part part, const char *text, size_t n)
+{
+    struct meddler *m = ctx;
+    struct lily_request r;
+    struct lily_err err;
+    lily_session *more;
+    (void)part, (void)text, (void)n;
+    if (m->calls++) return 0;
+    lily_request_init(&r, model, m->prompt);
+    m->generate = lily_generate(m->other, &r, NULL, &err);
+    m->full = lily_session_new(model, &more, &err);
+    lily_session_free(m->other);
+    m->again = lily_session_new(model, &m->other, &err);
+    lily_session_free(m->own);
+    return 0;
+}
+
+/* Callbacks may use the library: nothing waits for itself, and nothing is freed under a running answer. */
+static void test_callbacks_that_call_back(void **state)
+{
+    (void)state;
+    struct lily_request r;
+    struct lily_result result;
+    struct lily_err err = {0};
+    lily_prompt *p = ask("Hi");
+    struct meddler m = {.own = new_session(), .other = new_session(), .prompt = p};
+    lily_request_init(&r, model, p);
+    r.max_tokens = 20;
+    r.on_text = meddle;
+    r.ctx = &m;
+    assert_int_equal(lily_generate(m.own, &r, &result, &err), LILY_OK);
+    assert_int_equal(result.finish, LILY_FINISH_CANCELLED);
+    assert_int_equal(m.generate, LILY_ERR_USAGE);
+    assert_int_equal(m.full, LILY_ERR_LIMIT);
+    assert_int_equal(m.again, LILY_OK);
+    lily_session *s = new_session(); /* in the place of the freed one */
+    r.on_text = NULL;
+    r.n_stop = -1;
+    assert_int_equal(lily_generate(s, &r, NULL, &err), LILY_ERR_USAGE);
+    r.n_stop = 0;
+    r.prompt = NULL;
+    assert_int_equal(lily_generate(s, &r, NULL, &err), LILY_ERR_USAGE);
+    r.prompt = p;
+    r.max_tokens = 2;
+    assert_int_equal(lily_generate(m.other, &r, NULL, &err), LILY_OK);
+    lily_session_free(s);
+    lily_session_free(m.other);
+    lily_prompt_free(p);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plan),     cmocka_unit_test(test_text),
         cmocka_unit_test(test_prompts),  cmocka_unit_test(test_generate_is_repeatable),
         cmocka_unit_test(test_stopping), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_threads),  cmocka_unit_test(test_callbacks_that_call_back),
     };
     int n = (int)(sizeof tests / sizeof tests[0]);
     return tests_finish(n, cmocka_run_group_tests(tests, load, unload));
