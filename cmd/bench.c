@@ -193,7 +193,7 @@ static lily_status write_form(const char *path, void (*form)(const struct bench_
     struct buf text = {0};
     if (!path) return LILY_OK;
     form(r, &text);
-    lily_status st = file_write_named(path, buf_str(&text), text.len, err);
+    lily_status st = file_write_named(path, buf_str(&text), text.len, true, err);
     buf_free(&text);
     return st;
 }

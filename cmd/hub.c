@@ -183,7 +183,7 @@ lily_status hub_link(const char *repo_dir, const char *commit, const struct hub_
 {
     struct buf path = {0}, target = {0};
     hub_snapshot_path(repo_dir, commit, NULL, &path);
-    lily_status st = file_make_dirs(buf_str(&path), err);
+    lily_status st = file_make_shared_dirs(buf_str(&path), err);
     hub_snapshot_path(repo_dir, commit, f->name, &path);
     buf_printf(&target, "../../blobs/%s", f->hash);
     if (st == LILY_OK && !has_size(buf_str(&path), f->size)) {
@@ -203,9 +203,9 @@ lily_status hub_write_ref(const char *repo_dir, const struct hub_repo *repo, con
     buf_printf(&path, "%s/refs/%s", repo_dir, repo->revision);
     char *slash = strrchr(path.data, '/');
     *slash = 0;
-    lily_status st = file_make_dirs(path.data, err);
+    lily_status st = file_make_shared_dirs(path.data, err);
     *slash = '/';
-    if (st == LILY_OK) st = file_write_atomic(buf_str(&path), commit, strlen(commit), err);
+    if (st == LILY_OK) st = file_write_shared(buf_str(&path), commit, strlen(commit), err);
     buf_free(&path);
     return st;
 }
@@ -217,7 +217,7 @@ lily_status hub_lock(const struct hub_repo *repo, const char *hash, int *fd, str
     LILY_TRY(hub_dir(&path, err));
     buf_addz(&path, "/.locks/");
     add_folder(repo, &path);
-    lily_status st = file_make_dirs(buf_str(&path), err);
+    lily_status st = file_make_shared_dirs(buf_str(&path), err);
     buf_printf(&path, "/%s.lock", hash);
     if (st == LILY_OK) {
         *fd = open(buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC, 0644);

@@ -159,7 +159,7 @@ static lily_status fetch_small(struct pull *p, const struct hub_file *f, const c
             err_hint(err, "it was changed meanwhile, or a proxy answers instead: run the command again");
         }
     }
-    if (st == LILY_OK) st = file_write_atomic(blob, buf_str(&text), text.len, err);
+    if (st == LILY_OK) st = file_write_shared(blob, buf_str(&text), text.len, err);
     buf_free(&text);
     return st;
 }
@@ -307,7 +307,7 @@ static lily_status pull_all(struct pull *p, struct lily_err *err)
     LILY_TRY(get_listing(p, err));
     p->wanted = mem_new((size_t)p->listing.n_files + 1);
     buf_printf(&blobs, "%s/blobs", buf_str(&p->dir));
-    lily_status st = file_make_dirs(buf_str(&blobs), err);
+    lily_status st = file_make_shared_dirs(buf_str(&blobs), err);
     buf_free(&blobs);
     LILY_TRY(st);
     LILY_TRY(fetch_texts(p, err));

@@ -60,7 +60,7 @@ static lily_status write_text(const char *dir, const char *name, const struct bu
 {
     struct buf path = {0};
     file_join(&path, dir, name);
-    lily_status st = file_write_atomic(path.data, buf_str(text), text->len, err);
+    lily_status st = file_write_shared(path.data, buf_str(text), text->len, err);
     buf_free(&path);
     return st;
 }
@@ -84,7 +84,7 @@ out:
 
 static lily_status write_folder(const struct synth_plan *p, const struct synth_args *a, struct pool *pool, struct lily_err *err)
 {
-    LILY_TRY(file_make_dirs(a->out, err));
+    LILY_TRY(file_make_shared_dirs(a->out, err));
     LILY_TRY(check_folder(p, a->out, err));
     LILY_TRY(synth_write_shards(p, a->out, pool, err));
     return write_texts(p, a, err);

@@ -158,7 +158,7 @@ lily_status talk_save(struct talk *t, const char *path, struct lily_err *err)
     json_put(top, "messages", list);
     json_write(top, 2, &text);
     buf_addc(&text, '\n');
-    lily_status st = file_write_named(path, buf_str(&text), text.len, err);
+    lily_status st = file_write_named(path, buf_str(&text), text.len, false, err);
     buf_free(&text);
     json_free(top);
     return st;

@@ -157,7 +157,14 @@ int file_make_tmp(const char *path, struct buf *name)
     return mkostemp(name->data, O_CLOEXEC);
 }
 
-lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err)
+void file_share(int fd)
+{
+    mode_t mask = umask(077); /* it can be asked for only by setting it */
+    umask(mask);
+    if (fchmod(fd, 0666 & ~mask) != 0) return; /* a file system without modes */
+}
+
+static lily_status write_atomic(const char *path, const void *data, size_t n, bool shared, struct lily_err *err)
 {
     struct buf tmp = {0};
     int fd = file_make_tmp(path, &tmp);
@@ -166,6 +173,7 @@ lily_status file_write_atomic(const char *path, const void *data, size_t n, stru
         st = err_set(err, LILY_ERR_IO, "%s: cannot create: %s", path, strerror(errno));
         goto out;
     }
+    if (shared) file_share(fd);
     st = write_all(fd, path, data, n, err);
     if (st == LILY_OK && fsync(fd) != 0) st = err_set(err, LILY_ERR_IO, "%s: cannot flush: %s", path, strerror(errno));
     if (close(fd) != 0 && st == LILY_OK) st = err_set(err, LILY_ERR_IO, "%s: cannot close: %s", path, strerror(errno));
@@ -175,6 +183,16 @@ lily_status file_write_atomic(const char *path, const void *data, size_t n, stru
 out:
     buf_free(&tmp);
     return st;
+}
+
+lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err)
+{
+    return write_atomic(path, data, n, false, err);
+}
+
+lily_status file_write_shared(const char *path, const void *data, size_t n, struct lily_err *err)
+{
+    return write_atomic(path, data, n, true, err);
 }
 
 /* A device, a pipe: written to as it is. */
@@ -187,12 +205,12 @@ static lily_status write_through(const char *path, const void *data, size_t n, s
     return st;
 }
 
-lily_status file_write_named(const char *path, const void *data, size_t n, struct lily_err *err)
+lily_status file_write_named(const char *path, const void *data, size_t n, bool shared, struct lily_err *err)
 {
     struct stat sb;
     if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode) && !S_ISDIR(sb.st_mode)) return write_through(path, data, n, err);
     char *real = realpath(path, NULL); /* NULL: nothing is there */
-    lily_status st = file_write_atomic(real ? real : path, data, n, err);
+    lily_status st = write_atomic(real ? real : path, data, n, shared, err);
     free(real);
     return st;
 }
@@ -224,7 +242,7 @@ bool file_is_dir(const char *path)
     return stat(path, &sb) == 0 && S_ISDIR(sb.st_mode);
 }
 
-lily_status file_make_dirs(const char *path, struct lily_err *err)
+static lily_status make_dirs(const char *path, mode_t mode, struct lily_err *err)
 {
     if (!*path) LILY_FAIL(err, LILY_ERR_USAGE, "an empty path names no folder");
     char *copy = mem_dupz(path);
@@ -233,7 +251,7 @@ lily_status file_make_dirs(const char *path, struct lily_err *err)
         if (*p && *p != '/') continue;
         char saved = *p;
         *p = 0;
-        if (mkdir(copy, 0700) != 0 && errno != EEXIST) {
+        if (mkdir(copy, mode) != 0 && errno != EEXIST) {
             st = err_set(err, LILY_ERR_IO, "%s: cannot create the folder: %s", copy, strerror(errno));
             break;
         }
@@ -243,6 +261,16 @@ lily_status file_make_dirs(const char *path, struct lily_err *err)
     free(copy);
     if (st == LILY_OK && !file_is_dir(path)) LILY_FAIL(err, LILY_ERR_IO, "%s: exists and is not a folder", path);
     return st;
+}
+
+lily_status file_make_dirs(const char *path, struct lily_err *err)
+{
+    return make_dirs(path, 0700, err);
+}
+
+lily_status file_make_shared_dirs(const char *path, struct lily_err *err)
+{
+    return make_dirs(path, 0777, err);
 }
 
 void file_join(struct buf *out, const char *dir, const char *name)

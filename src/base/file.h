@@ -37,11 +37,17 @@ void file_hint_cut(struct lily_err *err, size_t n);
  * that nobody has written to for an hour are removed from the folder first: their writers were killed.
  */
 int file_make_tmp(const char *path, struct buf *name);
-/* Writes through one, fsync, rename: readers see the old file or the new one. */
+/*
+ * Writes through one, fsync, rename: readers see the old file or the new one. The file is its owner's alone (0600), as is what holds or
+ * was made of prompts; file_write_shared leaves that to the umask: models.
+ */
 lily_status file_write_atomic(const char *path, const void *data, size_t n, struct lily_err *err);
+lily_status file_write_shared(const char *path, const void *data, size_t n, struct lily_err *err);
+/* Lets those read a new file whom the umask lets, as if open had made it: mkostemp makes it its owner's. */
+void file_share(int fd);
 
-/* The same for a file that a user has named: through a link, and into a device or a pipe, neither of which is replaced. */
-lily_status file_write_named(const char *path, const void *data, size_t n, struct lily_err *err);
+/* The same (shared or not) for a file that a user has named: through a link, and into a device or a pipe, neither of which is replaced. */
+lily_status file_write_named(const char *path, const void *data, size_t n, bool shared, struct lily_err *err);
 /*
  * That nothing of a user's is lost by writing path anew: nothing is there, or an empty regular file, or one that begins with magic (at
  * most 16 bytes). Else LILY_ERR_USAGE, which says that the file is no `what`; LILY_ERR_IO when it is no regular one.
@@ -51,8 +57,9 @@ lily_status file_may_replace(const char *path, const char *magic, const char *wh
 /* Whether the name is taken. A link that leads nowhere takes it too, so that opening it says what is wrong. */
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
-/* mkdir -p with mode 0700 for what is created. */
+/* mkdir -p with mode 0700 for what is created, or as the umask has it. */
 lily_status file_make_dirs(const char *path, struct lily_err *err);
+lily_status file_make_shared_dirs(const char *path, struct lily_err *err);
 /* "dir/name" into out (cleared first). */
 void file_join(struct buf *out, const char *dir, const char *name);
 

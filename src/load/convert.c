@@ -237,7 +237,7 @@ static lily_status check_destination(const char *dst, int64_t bytes, struct lily
 {
     static const char *const taken[] = {"model.safetensors", "model.safetensors.index.json", "config.json"};
     struct buf path = {0};
-    lily_status st = file_make_dirs(dst, err);
+    lily_status st = file_make_shared_dirs(dst, err);
     for (size_t i = 0; i < sizeof taken / sizeof taken[0] && st == LILY_OK; i++) {
         file_join(&path, dst, taken[i]);
         if (!file_exists(buf_str(&path))) continue;

@@ -19,7 +19,7 @@ static lily_status copy_text(const char *src, const char *dst, const char *name,
     lily_status st = LILY_OK;
     if (file_exists(buf_str(&from))) {
         st = file_read(buf_str(&from), MAX_TEXT_BYTES, &text, err);
-        if (st == LILY_OK) st = file_write_atomic(buf_str(&to), buf_str(&text), text.len, err);
+        if (st == LILY_OK) st = file_write_shared(buf_str(&to), buf_str(&text), text.len, err);
     }
     buf_free(&from);
     buf_free(&to);
@@ -93,7 +93,7 @@ static lily_status write_json(const char *dir, const char *name, struct json *mo
     file_join(&path, dir, name);
     json_write(moved, 4, &text);
     json_free(moved);
-    lily_status st = file_write_atomic(buf_str(&path), buf_str(&text), text.len, err);
+    lily_status st = file_write_shared(buf_str(&path), buf_str(&text), text.len, err);
     buf_free(&path);
     buf_free(&text);
     return st;

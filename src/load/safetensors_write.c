@@ -70,6 +70,7 @@ static lily_status open_tmp(struct safetensors_writer *w, struct lily_err *err)
         return LILY_ERR_IO;
     }
     w->tmp = buf_take(&tmp);
+    file_share(fd);
     w->file = fdopen(fd, "wb");
     if (!w->file) {
         close(fd);

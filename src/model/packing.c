@@ -119,7 +119,7 @@ static lily_status prepare_folder(const char *path, size_t bytes, struct lily_er
     const char *slash = strrchr(path, '/');
     char *dir = slash ? mem_dup(path, slash == path ? 1 : (size_t)(slash - path)) : mem_dupz(".");
     struct statvfs fs;
-    lily_status st = file_make_dirs(dir, err);
+    lily_status st = file_make_shared_dirs(dir, err);
     if (st == LILY_OK && statvfs(dir, &fs) == 0) {
         double room = (double)fs.f_bavail * (double)fs.f_frsize, need = (double)bytes * 1.01 + 64e6;
         if (room < need) st = err_set(err, LILY_ERR_IO, "%s: %.2f GB are free, %.2f GB are needed", dir, room / 1e9, need / 1e9);

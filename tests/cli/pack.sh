@@ -48,6 +48,7 @@ expect 'a damaged file given by name ends the run' fails_with 1 'is damaged betw
 # Another checkpoint; a changed one.
 run pack "$tmp/demo" --out "$tmp/demo/packed.lily"
 expect 'pack --out' is "$rc" 0
+expect 'who may read the folder may map the file' is "$(find "$tmp/demo/packed.lily" -perm "$(printf %o $((0666 & ~$(umask))))")" "$tmp/demo/packed.lily"
 run info -m "$tmp/demo"
 expect 'a packed.lily in the folder is found' has "$out" "$tmp/demo/packed.lily"
 run run -m "$tmp/tiny" --packed "$tmp/demo/packed.lily" hi

@@ -20,6 +20,8 @@ rc=$? out='' err=$(cat "$tmp/err")
 expect 'the stream is the one shard' cmp -s "$tmp/stream" "$tmp/m/model.safetensors"
 "$LILY" synth --preset tiny --seed 2 --out - >"$tmp/other" 2>"$tmp/err"
 expect 'another seed, other bytes' test "$(cmp -l "$tmp/stream" "$tmp/other" | wc -l)" -gt 100000
+expect 'others may read the model as the umask lets them' is "$(umask 022; "$LILY" synth --preset tiny --out "$tmp/s/m" 2>"$tmp/err"
+    find "$tmp/s" ! -perm -044)" ''
 run synth --preset tiny --out "$tmp/m"
 expect 'a model is not written over' fails_with 2 'holds a model already'
 run synth --preset tiny

@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from hub import COMMIT, Hub, git_id, is_large  # noqa: E402
 
 LILY = os.environ.get("LILY", "./lily")
+os.umask(0o022)
 TINY = "tests/data/tiny"
 MIB = 1 << 20
 
@@ -61,7 +62,7 @@ class Place:
         assert not os.path.exists(f"{self.repo_dir}/snapshots/{COMMIT}/config.json")
 
     def check(self):
-        """Every wanted file is linked, has its content, and its blob has its name."""
+        """Every wanted file is linked, has its content, and its blob has its name; who shares the cache may read it."""
         folder = f"{self.repo_dir}/snapshots/{COMMIT}"
         want = {n for n in self.hub.files if n.endswith((".json", ".jinja")) or "-of-" in n or n in ("mtp.safetensors", "model.safetensors")}
         assert set(os.listdir(folder)) == want, os.listdir(folder)
@@ -73,6 +74,10 @@ class Place:
         left = [n for n in os.listdir(f"{self.repo_dir}/blobs") if "." in n]
         assert not left, left
         assert open(f"{self.repo_dir}/refs/{self.hub.revision}").read() == COMMIT
+        for at, folders, files in os.walk(self.repo_dir):
+            for n in folders + files:
+                mode = os.stat(f"{at}/{n}").st_mode & 0o777
+                assert mode == (0o755 if n in folders and not os.path.islink(f"{at}/{n}") else 0o644), (at, n, oct(mode))
 
 
 def with_hub(fn):

@@ -10,6 +10,7 @@
 #include "backend/cpu/packed.h"
 #include "backend/cpu/packed_form.h"
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 enum { BATCH = 16 << 20 }; /* bytes packed at a time, at most one row block more */
@@ -75,7 +76,7 @@ static bool open_unnamed(struct packed_writer *w)
 {
     const char *slash = strrchr(w->path, '/');
     char *dir = slash ? mem_dup(w->path, slash == w->path ? 1 : (size_t)(slash - w->path)) : mem_dupz(".");
-    w->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    w->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     free(dir);
     return w->fd >= 0;
 }
@@ -107,6 +108,7 @@ static lily_status open_tmp(struct packed_writer *w, struct lily_err *err)
         return LILY_ERR_IO;
     }
     w->tmp = buf_take(&tmp);
+    file_share(w->fd);
     return LILY_OK;
 }
 

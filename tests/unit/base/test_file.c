@@ -237,6 +237,31 @@ static void folders_are_made_with_their_parents(void **state)
     assert_int_equal(sb.st_mode & 0777, 0700);
 }
 
+/* What the umask takes away is missing, and nothing else. */
+static void what_is_shared_has_the_modes_of_the_umask(void **state)
+{
+    (void)state;
+    static const mode_t masks[] = {022, 027, 077, 0};
+    struct lily_err err;
+    struct stat sb;
+    for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++) {
+        char folder[40], file[60];
+        snprintf(folder, sizeof folder, "shared%zu/below", i);
+        snprintf(file, sizeof file, "%s/file", folder);
+        mode_t was = umask(masks[i]);
+        assert_ok(file_make_shared_dirs(in_dir(folder), &err));
+        assert_ok(file_write_shared(in_dir(file), "x", 1, &err));
+        assert_int_equal(umask(was), masks[i]);
+        assert_int_equal(stat(in_dir(folder), &sb), 0);
+        assert_int_equal(sb.st_mode & 0777, 0777 & ~masks[i]);
+        assert_int_equal(stat(in_dir(file), &sb), 0);
+        assert_int_equal(sb.st_mode & 0777, 0666 & ~masks[i]);
+        assert_ok(file_write_atomic(in_dir(file), "y", 1, &err));
+        assert_int_equal(stat(in_dir(file), &sb), 0);
+        assert_int_equal(sb.st_mode & 0777, 0600);
+    }
+}
+
 static void a_file_in_the_place_of_a_folder_is_an_error(void **state)
 {
     (void)state;
@@ -272,10 +297,10 @@ static void named_files_keep_what_they_are(void **state)
     struct lily_err err = {0};
     struct stat sb;
     struct buf text = {0};
-    assert_ok(file_write_named(in_dir("target"), "old", 3, &err));
+    assert_ok(file_write_named(in_dir("target"), "old", 3, false, &err));
     char *link = mem_dupz(in_dir("link"));
     assert_int_equal(symlink("target", link), 0);
-    assert_ok(file_write_named(link, "new", 3, &err));
+    assert_ok(file_write_named(link, "new", 3, false, &err));
     assert_int_equal(lstat(link, &sb), 0);
     assert_true(S_ISLNK(sb.st_mode));
     assert_ok(file_read(in_dir("target"), 10, &text, &err));
@@ -285,10 +310,10 @@ static void named_files_keep_what_they_are(void **state)
     assert_string_equal(buf_str(&text), "ew");
     assert_int_equal(unlink(link), 0);
     assert_int_equal(symlink("/dev/null", link), 0); /* were it replaced, then as a link */
-    assert_ok(file_write_named(link, "new", 3, &err));
+    assert_ok(file_write_named(link, "new", 3, false, &err));
     assert_int_equal(lstat(link, &sb), 0);
     assert_true(S_ISLNK(sb.st_mode));
-    assert_int_equal(file_write_named(dir, "new", 3, &err), LILY_ERR_IO);
+    assert_int_equal(file_write_named(dir, "new", 3, false, &err), LILY_ERR_IO);
     free(link);
     buf_free(&text);
 }
@@ -336,6 +361,7 @@ int main(void)
         IN_DIR(a_failed_write_leaves_the_old_file_and_nothing_else),
         IN_DIR(a_write_that_stops_half_way_is_an_error),
         IN_DIR(folders_are_made_with_their_parents),
+        IN_DIR(what_is_shared_has_the_modes_of_the_umask),
         IN_DIR(a_file_in_the_place_of_a_folder_is_an_error),
         IN_DIR(questions_about_paths), IN_DIR(other_files_are_not_replaced),
         IN_DIR(named_files_keep_what_they_are),
