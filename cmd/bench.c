@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/resident.h"
+#include "base/size.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "load/synth.h"
@@ -111,7 +112,7 @@ static void keep_packed(const struct bench_args *a, const struct model_options *
     checkpoint_of_synth(plan, &ck);
     packing_path(ck, &path);
     if (path.len && !file_exists(path.data)) {
-        log_note("writing the synthetic model to %s (once, %.1f GB; --packed none makes it in memory)", path.data, (double)plan->bytes / 1e9);
+        log_note("writing the synthetic model to %s (once, %s; --packed none makes it in memory)", path.data, SIZE_TEXT(plan->bytes));
         lily_status st = pool_create(cpu_count(), &pool, &err);
         if (st == LILY_OK) st = packing_write(ck, &plan->config, path.data, pool, &err);
         if (st != LILY_OK) log_warn("%s; the model is made in memory", err.msg);

@@ -5,6 +5,7 @@
 
 #include "base/safe.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "commands.h"
 #include "model/packing.h"
 #include "model_args.h"
@@ -105,15 +106,6 @@ static struct json *machine_json(void)
     return v;
 }
 
-/* "19.51 GB", "845 MB", "2.1 MB" */
-static const char *size_text(char out[32], size_t bytes)
-{
-    double v = (double)bytes;
-    if (v >= 1e9) snprintf(out, 32, "%.2f GB", v / 1e9);
-    else snprintf(out, 32, v >= 1e8 ? "%.0f MB" : "%.1f MB", v / 1e6);
-    return out;
-}
-
 /* A number of weights: "34.7 B", "24.1 M" */
 static const char *count_text(char out[32], double n)
 {
@@ -172,20 +164,19 @@ static void print_plan(const struct memory_plan *p, bool fits)
         size_t bytes;
     } rows[] = {{"weights", p->weights}, {"kv", p->kv},       {"saved states", p->borders},
                 {"scratch", p->scratch}, {"total", p->total}, {"limit", p->limit}};
-    char text[32];
     printf("\nMemory plan for %d tokens of context\n", p->ctx);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) printf("  %-12s %10s\n", rows[i].name, size_text(text, rows[i].bytes));
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) printf("  %-12s %10s\n", rows[i].name, SIZE_TEXT(rows[i].bytes));
     if (!fits) puts("  It does not fit: lower --ctx, free memory, or raise --memory-limit.");
 }
 
 static void print_machine(void)
 {
-    char name[128], a[32], b[32];
+    char name[128];
     cpu_model_name(name, sizeof name);
     printf("\nMachine\n  processor   %s, %d usable\n  tiers      ", name, cpu_count());
     for (int i = 0; i < CPU_TIERS; i++)
         if (cpu_tier_runs((enum cpu_tier)i)) printf(" %s", cpu_tier_name((enum cpu_tier)i));
-    printf("\n  memory      %s, %s available\n", size_text(a, total_memory()), size_text(b, plan_available_memory()));
+    printf("\n  memory      %s, %s available\n", SIZE_TEXT(total_memory()), SIZE_TEXT(plan_available_memory()));
 }
 
 static lily_status run_info(void *args, int n, char **words, struct lily_err *err)

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/safe.h"
+#include "base/size.h"
 #include "commands.h"
 #include "hub.h"
 #include "load/checkpoint.h"
@@ -190,8 +191,8 @@ static void print_snapshot(const struct snapshot *s)
     struct tm tm;
     struct buf line = {0};
     if (s->time && localtime_r(&s->time, &tm)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &tm);
-    buf_printf(&line, "%s@%s  %.2f GB  %s", s->repo, s->revision[0] ? s->revision : s->commit[0] ? s->commit : "?", (double)s->bytes / 1e9, when);
-    if (s->unfinished) buf_printf(&line, "  (unfinished: %.2f GB so far)", (double)s->unfinished / 1e9);
+    buf_printf(&line, "%s@%s  %s  %s", s->repo, s->revision[0] ? s->revision : s->commit[0] ? s->commit : "?", SIZE_TEXT(s->bytes), when);
+    if (s->unfinished) buf_printf(&line, "  (unfinished: %s so far)", SIZE_TEXT(s->unfinished));
     else if (!s->runs) buf_addz(&line, "  (no complete model that lily runs)");
     buf_printf(&line, "\n    %s\n", s->dir);
     print_text(buf_str(&line), line.len);
@@ -426,7 +427,7 @@ static lily_status run_remove(void *args, int n, char **words, struct lily_err *
         json_put(v, "freed", json_new_int(freed));
         print_json(v);
     } else if (st == LILY_OK) {
-        log_note("removed %s: %.2f GB freed", words[0], (double)freed / 1e9);
+        log_note("removed %s: %s freed", words[0], SIZE_TEXT(freed));
     }
     buf_free(&dir);
     buf_free(&hub);

@@ -273,7 +273,7 @@ static lily_status run_all(struct run *r, struct lily_err *err)
     double begun = clock_ms(), end = begun + r->a->duration * 1e3, next = begun;
     struct progress bar;
     lily_status st = LILY_OK;
-    progress_begin(&bar, "loading", r->a->duration, "s");
+    progress_begin(&bar, "loadtest", r->a->duration, "s");
     while (st == LILY_OK && !interrupted()) {
         double now = clock_ms();
         if (now >= end && !r->active) break;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "commands.h"
 #include "model/packing.h"
 #include "model_args.h"
@@ -35,8 +36,8 @@ static void report(const struct pack_args *a, const struct packing_job *j, size_
         print_json(top);
         return;
     }
-    printf("%s: %.2f GB %s in %.1f s", j->path.data, (double)bytes / 1e9, done, ms / 1e3);
-    if (ms > 0) printf(" (%.2f GB/s)", (double)bytes / 1e6 / ms);
+    printf("%s: %s %s in %.1f s", j->path.data, SIZE_TEXT(bytes), done, ms / 1e3);
+    if (ms > 0) printf(" (%s/s)", SIZE_TEXT((double)bytes / ms * 1e3));
     puts("");
 }
 

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/size.h"
 #include "commands.h"
 #include "fetch.h"
 #include "hub.h"
@@ -266,8 +267,8 @@ static lily_status check_room(struct pull *p, int64_t *missing, struct lily_err 
     }
     buf_free(&path);
     if (statvfs(buf_str(&p->dir), &fs) != 0 || (double)fs.f_bavail * (double)fs.f_frsize >= (double)*missing) return LILY_OK;
-    err_set(err, LILY_ERR_IO, "%s: %.2f GB are to be fetched, the disk has %.2f GB free", buf_str(&p->dir), (double)*missing / 1e9,
-            (double)fs.f_bavail * (double)fs.f_frsize / 1e9);
+    err_set(err, LILY_ERR_IO, "%s: %s are to be fetched, the disk has %s free", buf_str(&p->dir), SIZE_TEXT(*missing),
+            SIZE_TEXT((double)fs.f_bavail * (double)fs.f_frsize));
     err_hint(err, "free some space (lily list, lily remove), or set HF_HUB_CACHE to a folder on another disk");
     return LILY_ERR_IO;
 }
@@ -276,7 +277,7 @@ static lily_status fetch_weights(struct pull *p, struct lily_err *err)
 {
     int64_t missing;
     LILY_TRY(check_room(p, &missing, err));
-    if (missing) log_note("%s@%.8s: %.2f GB to fetch", p->repo.name, p->listing.commit, (double)missing / 1e9);
+    if (missing) log_note("%s@%.8s: %s to fetch", p->repo.name, p->listing.commit, SIZE_TEXT(missing));
     progress_begin(&p->bar, "pulling", (double)missing, "B");
     lily_status st = LILY_OK;
     for (int i = 0; i < p->listing.n_files && st == LILY_OK; i++)
@@ -333,7 +334,7 @@ static void print_result(const struct pull *p, double ms)
     } else {
         print_text(buf_str(&dir), dir.len);
         print_text("\n", 1);
-        if (p->fetched) log_note("%.2f GB in %.1f s, every hash as the hub lists it", (double)p->fetched / 1e9, ms / 1e3);
+        if (p->fetched) log_note("%s in %.1f s, every hash as the hub lists it", SIZE_TEXT(p->fetched), ms / 1e3);
         else log_note("everything was there");
     }
     buf_free(&dir);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "load/convert.h"
@@ -57,8 +58,8 @@ static lily_status convert(const struct quantize_args *a, char **words, struct l
         json_put(v, "ms", json_new_double(ms));
         print_json(v);
     } else {
-        log_note("%d tensors and %d of multi-token prediction in %d files: %.2f GB from %.2f GB in %.1f s (%.0f MB/s)", r.n_tensors,
-                 r.n_mtp, r.n_files, (double)r.bytes_out / 1e9, (double)r.bytes_in / 1e9, ms / 1e3, (double)r.bytes_in / 1e3 / ms);
+        log_note("%d tensors and %d of multi-token prediction in %d files: %s from %s in %.1f s (%s/s)", r.n_tensors, r.n_mtp, r.n_files,
+                 SIZE_TEXT(r.bytes_out), SIZE_TEXT(r.bytes_in), ms / 1e3, SIZE_TEXT((double)r.bytes_in / ms * 1e3));
     }
     return LILY_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/size.h"
 #include "commands.h"
 #include "model_args.h"
 #include "run/fake.h"
@@ -154,9 +155,9 @@ static lily_status show_plan(const struct runner_model_options *o, const struct 
     struct plan_want want = o->model.plan;
     want.max_rows = o->model.max_rows;
     LILY_TRY(plan_make(&b->config, &want, &p, err));
-    log_note("memory: weights %.2f GB, %d sequences of %d tokens %.2f, saved states %.2f, scratch %.2f; %.2f of %.2f GB",
-             (double)p.weights / 1e9, o->n_slots, p.ctx, (double)p.kv / 1e9, (double)p.borders / 1e9, (double)p.scratch / 1e9,
-             (double)p.total / 1e9, (double)p.limit / 1e9);
+    log_note("memory: weights %s, kv of %d x %d tokens %s, saved states up to %s, scratch %s; in all %s of %s",
+             SIZE_TEXT(p.weights), o->n_slots, p.ctx, SIZE_TEXT(p.kv), SIZE_TEXT(p.borders), SIZE_TEXT(p.scratch), SIZE_TEXT(p.total),
+             SIZE_TEXT(p.limit));
     return LILY_OK;
 }
 

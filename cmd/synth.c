@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "commands.h"
 #include "load/synth_write.h"
 #include "text/standin.h"
@@ -52,7 +53,7 @@ static lily_status check_folder(const struct synth_plan *p, const char *dir, str
     if (statvfs(dir, &fs) != 0) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot ask for the free space: %s", dir, strerror(errno));
     double room = (double)fs.f_bavail * (double)fs.f_frsize;
     if (room < (double)p->bytes + 64e6)
-        LILY_FAIL(err, LILY_ERR_IO, "%s: %.2f GB are free, %.2f GB are needed", dir, room / 1e9, ((double)p->bytes + 64e6) / 1e9);
+        LILY_FAIL(err, LILY_ERR_IO, "%s: %s are free, %s are needed", dir, SIZE_TEXT(room), SIZE_TEXT((double)p->bytes + 64e6));
     return LILY_OK;
 }
 
@@ -92,7 +93,7 @@ static lily_status write_folder(const struct synth_plan *p, const struct synth_a
 
 static void report(const struct synth_plan *p, const struct synth_args *a, double ms)
 {
-    double rate = (double)p->bytes / 1e6 / (ms / 1e3 + 1e-9);
+    double rate = (double)p->bytes / (ms / 1e3 + 1e-9);
     bool stream = strcmp(a->out, "-") == 0;
     if (a->common.json && !stream) {
         struct json *top = json_new_object();
@@ -105,8 +106,7 @@ static void report(const struct synth_plan *p, const struct synth_args *a, doubl
         print_json(top);
         return;
     }
-    log_note("%s: %d tensors, %.2f GB in %.1f s (%.0f MB/s)", stream ? "stdout" : a->out, p->n_tensors, (double)p->bytes / 1e9, ms / 1e3,
-             rate);
+    log_note("%s: %d tensors, %s in %.1f s (%s/s)", stream ? "stdout" : a->out, p->n_tensors, SIZE_TEXT(p->bytes), ms / 1e3, SIZE_TEXT(rate));
 }
 
 static lily_status check_args(const struct synth_args *a, struct lily_err *err)

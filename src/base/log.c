@@ -138,10 +138,18 @@ void progress_begin(struct progress *p, const char *label, double total, const c
     p->terminal = isatty(STDERR_FILENO) && !atomic_load(&is_quiet);
 }
 
-static void add_amount(struct buf *line, double v, const char *unit)
+/* "2.0 of 4.0 GB, 500 MB/s, ", "192 of 215 tokens, 25 tokens/s, ", "3 of 30 s, "; nothing of what has no unit. */
+static void add_amounts(struct buf *line, double done, double total, double seconds, const char *unit)
 {
-    if (strcmp(unit, "B") == 0) buf_printf(line, v >= 1e9 ? "%.1f GB" : "%.0f MB", v >= 1e9 ? v / 1e9 : v / 1e6);
-    else buf_printf(line, "%.0f %s", v, unit);
+    if (strcmp(unit, "B") == 0) {
+        double k = total >= 1e9 ? 1e9 : 1e6;
+        const char *name = total >= 1e9 ? "GB" : "MB";
+        int digits = total >= 1e9 ? 1 : 0;
+        buf_printf(line, "%.*f of %.*f %s, %.0f MB/s, ", digits, done / k, digits, total / k, name, done / 1e6 / seconds);
+    } else if (*unit) {
+        buf_printf(line, "%.0f of %.0f %s, ", done, total, unit);
+        if (strcmp(unit, "s") != 0) buf_printf(line, "%.0f %s/s, ", done / seconds, unit);
+    }
 }
 
 /* Columns that a line may take without wrapping, which would leave its first part behind. */
@@ -162,12 +170,8 @@ void progress_at(struct progress *p, double done)
     buf_printf(&line, "%s [", p->label);
     for (int i = 0; i < BAR_WIDTH; i++) buf_addc(&line, i < full ? '=' : ' ');
     buf_printf(&line, "] %3.0f%% ", share * 100);
-    add_amount(&line, done, p->unit);
-    buf_addz(&line, " of ");
-    add_amount(&line, p->total, p->unit);
-    buf_addz(&line, ", ");
-    add_amount(&line, done / seconds, p->unit);
-    buf_printf(&line, "/s, %.0f s left", share > 0 ? seconds / share - seconds : 0);
+    add_amounts(&line, done, p->total, seconds, p->unit);
+    buf_printf(&line, "%.0f s left", share > 0 ? seconds / share - seconds : 0);
     size_t room = line_room();
     fprintf(stderr, "\r%.*s\033[K", (int)(line.len < room ? line.len : room), buf_str(&line));
     buf_free(&line);

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/pool.h"
+#include "base/size.h"
 #include "load/convert_plan.h"
 #include "load/convert_texts.h"
 
@@ -248,8 +249,8 @@ static lily_status check_destination(const char *dst, int64_t bytes, struct lily
     LILY_TRY(st);
     struct statvfs fs;
     if (statvfs(dst, &fs) == 0 && (double)fs.f_bavail * (double)fs.f_frsize < (double)bytes) {
-        err_set(err, LILY_ERR_IO, "%s: the model needs %.2f GB, the disk has %.2f GB free", dst, (double)bytes / 1e9,
-                (double)fs.f_bavail * (double)fs.f_frsize / 1e9);
+        err_set(err, LILY_ERR_IO, "%s: the model needs %s, the disk has %s free", dst, SIZE_TEXT(bytes),
+                SIZE_TEXT((double)fs.f_bavail * (double)fs.f_frsize));
         err_hint(err, "free some space, or name a folder on another disk");
         return LILY_ERR_IO;
     }

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/size.h"
 #include "load/inventory.h"
 
 void packing_path(const struct checkpoint *ck, struct buf *out)
@@ -122,7 +123,7 @@ static lily_status prepare_folder(const char *path, size_t bytes, struct lily_er
     lily_status st = file_make_shared_dirs(dir, err);
     if (st == LILY_OK && statvfs(dir, &fs) == 0) {
         double room = (double)fs.f_bavail * (double)fs.f_frsize, need = (double)bytes * 1.01 + 64e6;
-        if (room < need) st = err_set(err, LILY_ERR_IO, "%s: %.2f GB are free, %.2f GB are needed", dir, room / 1e9, need / 1e9);
+        if (room < need) st = err_set(err, LILY_ERR_IO, "%s: %s are free, %s are needed", dir, SIZE_TEXT(room), SIZE_TEXT(need));
     }
     free(dir);
     return st;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "base/size.h"
 
 /* Packed bytes of one module: tiles of 16 x 64, columns padded to 128. */
 static size_t matrix_bytes(const struct model_config *c, const char *path, int experts, int rows, int cols)
@@ -116,10 +117,9 @@ lily_status plan_make(const struct model_config *config, const struct plan_want 
     sum_up(config, want, out);
     if (out->total <= out->limit) return LILY_OK;
     err_set(err, LILY_ERR_MEMORY,
-            "the model does not fit: %.2f GB needed (weights %.2f, state of %d tokens %.2f, borders %.2f, scratch %.2f), "
-            "%.2f GB available",
-            (double)out->total / 1e9, (double)out->weights / 1e9, out->ctx, (double)out->kv / 1e9,
-            (double)out->borders / 1e9, (double)out->scratch / 1e9, (double)out->limit / 1e9);
+            "the model does not fit: %s needed (weights %s, kv of %d tokens %s, saved states %s, scratch %s), %s available",
+            SIZE_TEXT(out->total), SIZE_TEXT(out->weights), out->ctx, SIZE_TEXT(out->kv), SIZE_TEXT(out->borders),
+            SIZE_TEXT(out->scratch), SIZE_TEXT(out->limit));
     err_hint(err, "lower --ctx, free memory, or raise --memory-limit");
     return LILY_ERR_MEMORY;
 }

@@ -139,6 +139,15 @@ static void odd_work(void)
     progress_end(&p);
 }
 
+static void timed_work(void)
+{
+    struct progress p;
+    progress_begin(&p, "waiting", 30, "s");
+    now_ms += 300;
+    progress_at(&p, 3);
+    progress_end(&p);
+}
+
 static void quiet_work(void)
 {
     log_quiet(true);
@@ -157,7 +166,7 @@ static void a_bar_on_the_terminal_is_drawn_and_wiped(void **state)
 {
     (void)state;
     if (!on_terminal(slow_work)) TEST_SKIP("no pseudo terminal here");
-    char *bar = strstr(seen, "\rloading [==============              ]  50% 2.0 GB of 4.0 GB, ");
+    char *bar = strstr(seen, "\rloading [==============              ]  50% 2.0 of 4.0 GB, ");
     assert_non_null(bar);
     assert_null(strstr(bar + 1, "\rloading")); /* one drawing only */
     char *note = strstr(bar, "\r\033[Klily: between"); /* the bar makes room for the line */
@@ -172,7 +181,7 @@ static void a_bar_is_drawn_again_as_work_goes_on(void **state)
     int drawn = 0;
     for (const char *at = seen; (at = strstr(at, "\rlong")); at++) drawn++;
     assert_int_equal(drawn, 3); /* after 250, 350 and 450 ms */
-    assert_non_null(strstr(seen, "90% 9 layers of 10 layers, 20 layers/s"));
+    assert_non_null(strstr(seen, "90% 9 of 10 layers, 20 layers/s"));
 }
 
 static void fast_work_and_quiet_draw_nothing(void **state)
@@ -188,7 +197,15 @@ static void more_than_everything_is_all(void **state)
 {
     (void)state;
     if (!on_terminal(odd_work)) TEST_SKIP("no pseudo terminal here");
-    assert_non_null(strstr(seen, "[============================] 100% 5 steps of 1 steps"));
+    assert_non_null(strstr(seen, "[============================] 100% 5 of 1 steps, "));
+}
+
+static void seconds_have_no_rate(void **state)
+{
+    (void)state;
+    if (!on_terminal(timed_work)) TEST_SKIP("no pseudo terminal here");
+    assert_non_null(strstr(seen, "]  10% 3 of 30 s, "));
+    assert_null(strstr(seen, "s/s"));
 }
 
 /* As much as the pipe holds; its length. */
@@ -258,6 +275,7 @@ int main(void)
         cmocka_unit_test(a_bar_is_drawn_again_as_work_goes_on),
         cmocka_unit_test(fast_work_and_quiet_draw_nothing),
         cmocka_unit_test(more_than_everything_is_all),
+        cmocka_unit_test(seconds_have_no_rate),
         cmocka_unit_test(nobody_waits_for_a_reader),
     };
     return RUN_TESTS(tests);
