@@ -36,9 +36,9 @@ $(FUZZ_BIN): $(BUILD)/%: $(BUILD)/%.o $(if $(findstring fuzzer,$(SAN)),,$(REPLAY
 
 scripts = $(sort $(wildcard $(foreach d,$1,tests/$d/*.sh tests/$d/test_*.py)))
 bins = $(foreach d,$1,$(filter $(BUILD)/tests/$d/%,$(TEST_BIN)))
-# T=word keeps the programs whose path has it; then no count is asked for.
-some = $(if $(T),$(foreach p,$1,$(if $(findstring $(T),$p),$p)),$1)
-RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" MODE=$(MODE) SAN=$(SAN) CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh $(if $(T),,-s $1)
+# T=word keeps the programs whose path has it, and PART those of a folder; then no count is asked for.
+some = $(foreach p,$1,$(if $(and $(findstring $(or $(T),/),$p),$(findstring $(or $(PART),/),$p)),$p))
+RUN = @BUILD=$(BUILD) LILY=$(BUILD)/lily CC="$(CC)" MODE=$(MODE) SAN=$(SAN) CFLAGS_ALL=$(call shell_word,$(CFLAGS_ALL)) tests/run.sh $(if $(T)$(PART),,-s $1)
 
 # What takes long comes first: short ones fill what is left at the end.
 CHECK := $(call some,$(wildcard tests/skills/skills.py) tests/neon.sh tests/avx512.sh $(call scripts,api cli) tests/install.sh \
@@ -52,7 +52,7 @@ check: $(BUILD)/lily $(BUILD)/liblily.a $(filter $(BUILD)/%,$(CHECK))
 	$(call RUN,check) $(CHECK)
 #: make check-PART     one of unit, kernels, golden, state, fault, fuzz, api, cli, skills
 PARTS := $(addprefix check-,unit kernels golden state fault fuzz api cli skills)
-$(PARTS): check-%:; @$(MAKE) check T=tests/$*/
+$(PARTS): check-%:; @$(MAKE) check PART=tests/$*/
 #: make bench          speed of the 35B model with random weights (BENCH: other options of lily bench); 22 GB, some minutes
 BENCH ?= --synthetic 35b --lengths 128,512 --peers bench/peers.json
 bench: $(BUILD)/lily; $(BUILD)/lily bench $(BENCH)
@@ -92,13 +92,13 @@ qemu check-qemu:
 	@if tests/have.sh qemu $(CROSS_CC) $(QEMU) apt-get 'tests/sysroot.sh arm64 build/sysroot-aarch64'; then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
 suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 900 $(foreach f,$(QEMU_LEFT),-x '$f: emulated, it takes too long or counts memory of the emulator') -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
 static-programs: $(KERNELS) $(BUILD)/tests/golden/test_tiny $(BUILD)/tests/golden/test_tiny_mlx # of tests/neon.sh, tests/avx512.sh
-#: make check-clients   the official SDKs (Python, JavaScript) against the server
+#: make check-clients  the official SDKs (Python, JavaScript) against the server
 check-clients: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/run.sh
-#: make bench-serve     latency of the server: under load, of first bytes, of leaving clients; overhead per token
+#: make bench-serve    latency of the server: under load, of first bytes, of leaving clients; overhead per token
 bench-serve: $(BUILD)/lily $(BUILD)/tests/bench/serve_load; @BUILD=$(BUILD) LILY=$(BUILD)/lily tests/bench/serve.py
 #: make bench-cache    what the prompt cache saves and holds (CACHE: options of tests/bench/turns.py)
 bench-cache: $(BUILD)/lily; @BUILD=$(BUILD) LILY=$(BUILD)/lily tests/bench/turns.py $(CACHE)
-#: make check-agents    Codex, Claude Code, opencode, Qwen Code against the server; fetches more than 1 GB, in no other target
+#: make check-agents   Codex, Claude Code, opencode, Qwen Code against the server; fetches more than 1 GB, in no other target
 check-agents: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/agents/run.sh
 #: make check-web      the page in Chromium, with screenshots in build/screens (T=part of a file's name; also: STREAM_SECONDS)
 check-web: $(BUILD)/lily; @LILY=$(BUILD)/lily MARKED=$(MARKED) tests/web/run.sh $(T)
