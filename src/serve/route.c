@@ -133,14 +133,14 @@ static bool path_fits(const struct endpoint *e, const char *path)
 static const struct endpoint *find(const struct http_head *h, struct api_error *e, char *allow, size_t n_allow)
 {
     const char *path = without_version(h->path), *method = strcmp(h->method, "HEAD") == 0 ? "GET" : h->method;
-    bool known = false;
+    const char *takes = NULL;
     for (int i = 0; i < n_endpoints; i++) {
         if (!path_fits(&endpoints[i], path)) continue;
         if (strcmp(endpoints[i].method, method) == 0) return &endpoints[i];
-        known = true;
-        snprintf(allow, n_allow, "Allow: %s, OPTIONS\r\n", strcmp(endpoints[i].method, "GET") == 0 ? "GET, HEAD" : endpoints[i].method);
+        takes = endpoints[i].method;
+        snprintf(allow, n_allow, "Allow: %s, OPTIONS\r\n", strcmp(takes, "GET") == 0 ? "GET, HEAD" : takes);
     }
-    if (known) api_error_set(e, 405, "method_not_allowed", "", "%.100s does not take %.20s", h->path, h->method);
+    if (takes) api_error_set(e, 405, "method_not_allowed", "", "%.100s takes %s, not %.20s", h->path, takes, h->method);
     else if (strncmp(h->path, "/api/", 5) == 0)
         api_error_set(e, 404, "not_found", "", "%.100s is of another protocol; lily speaks OpenAI's and Anthropic's under /v1", h->path);
     else api_error_set(e, 404, "not_found", "", "there is no %.100s here; see /v1/models, /v1/chat/completions, /v1/messages", h->path);
@@ -157,6 +157,7 @@ static void reply_refusal(struct server *s, struct http_exchange *x, const struc
 {
     struct buf body = {0}, extra = {0};
     api_error_body(e, dialect_of(ep, http_head(x)), &body);
+    buf_addc(&body, '\n');
     buf_printf(&extra, "%s%s%s", allow, server_cors(s, x), e->http == 401 ? "WWW-Authenticate: Bearer\r\n" : "");
     server_note(s, NULL, http_head(x), e->http);
     http_reply(x, e->http, "application/json", buf_str(&extra), buf_str(&body), body.len);

@@ -23,8 +23,9 @@ void server_note(struct server *s, const struct call *c, const struct http_head 
     request_log(s->opt, c, h, status);
 }
 
-void server_reply_json(struct server *s, struct http_exchange *x, int status, const struct buf *body)
+void server_reply_json(struct server *s, struct http_exchange *x, int status, struct buf *body)
 {
+    buf_addc(body, '\n'); /* for who reads it in a terminal */
     http_reply(x, status, "application/json", server_cors(s, x), buf_str(body), body->len);
 }
 
@@ -32,6 +33,7 @@ void server_reply_error(struct server *s, struct http_exchange *x, const struct 
 {
     struct buf body = {0}, extra = {0};
     api_error_body(e, d, &body);
+    buf_addc(&body, '\n');
     buf_printf(&extra, "%s%s", server_cors(s, x), e->http == 429 || e->http == 503 ? "Retry-After: 2\r\n" : "");
     http_reply(x, e->http, "application/json", buf_str(&extra), buf_str(&body), body.len);
     buf_free(&body);
@@ -169,7 +171,7 @@ lily_status server_run(const struct server_options *o, const struct bundle *text
     log_never_wait(); /* the loop's thread writes the log */
     lily_status st = start(&s, runner, err);
     if (st == LILY_OK) {
-        log_note("serving %s on http://%s:%d", o->model_id, o->host, http_port(s.http));
+        log_note("serving %s (the API, and a page for the browser) on http://%s:%d", o->model_id, o->host, http_port(s.http));
         loop_run(s.loop);
         loop_release_signals(s.loop); /* the threads may need a moment to end: a further signal ends the process */
         if (s.failed) engine_error(s.engine, err);

@@ -51,7 +51,7 @@ void server_note(struct server *s, const struct call *c, const struct http_head 
 int server_key(const struct server *s, const struct http_head *head);
 /* An error as the whole reply. */
 void server_reply_error(struct server *s, struct http_exchange *x, const struct api_error *e, enum dialect d);
-void server_reply_json(struct server *s, struct http_exchange *x, int status, const struct buf *body);
+void server_reply_json(struct server *s, struct http_exchange *x, int status, struct buf *body); /* a line feed is put behind it */
 /* Header lines that browsers ask for, for the exchange's Origin; "" for none. Valid until the next call. */
 const char *server_cors(struct server *s, const struct http_exchange *x);
 
