@@ -54,6 +54,8 @@ static lily_status take_preset(void *values, const char *text, struct lily_err *
     LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no preset; expected 35b, demo or tiny", text);
 }
 
+enum { MAX_LENGTH = 1 << 22 };
+
 /* "512,4096,16K" */
 static lily_status take_lengths(void *values, const char *text, struct lily_err *err)
 {
@@ -63,8 +65,9 @@ static lily_status take_lengths(void *values, const char *text, struct lily_err 
         char *end;
         long n = strtol(p, &end, 10), unit = 1;
         if (*end == 'K' || *end == 'k') unit = 1024, end++;
-        if (end == p || n < 1 || n > (1 << 22) / unit || (*end && *end != ','))
-            LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no list of lengths; expected numbers as in 512,4096,16K", text);
+        if (end == p || n < 1 || n > MAX_LENGTH / unit || (*end && *end != ','))
+            LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no list of lengths; expected numbers of 1 to %dK, as in 512,4096,16K", text,
+                      MAX_LENGTH / 1024);
         if (a->o.n_lengths == BENCH_MAX_LENGTHS) LILY_FAIL(err, LILY_ERR_USAGE, "more than %d lengths", BENCH_MAX_LENGTHS);
         a->o.lengths[a->o.n_lengths++] = (int)(n * unit);
         p = *end ? end + 1 : NULL;

@@ -81,7 +81,8 @@ static lily_status load(struct chat *c, const char *arg, struct lily_err *err)
 {
     LILY_TRY(need_file(arg, "load", err));
     LILY_TRY(talk_load(&c->talk, arg, err));
-    chat_show_place(c);
+    if (talk_branch(&c->talk)->n == 0) say(c, "There are no messages in it.");
+    else chat_show_place(c);
     return LILY_OK;
 }
 
@@ -131,7 +132,7 @@ static lily_status stats(struct chat *c, const char *arg, struct lily_err *err)
                a->read.reused, a->read.computed, a->ids.n, a->reasoning_tokens);
         if (!a->read.reused && c->answers > 1) printf("             (what was read is kept in steps of %d tokens)\n", GRID);
         printf("speed        %.1f tokens/s read, %.1f written\n", answer_prefill_speed(a), answer_decode_speed(a));
-        printf("context      %d of %d tokens\n", a->prompt_tokens + (int)a->ids.n, ctx);
+        printf("context      %d of %d tokens, behind that answer\n", a->prompt_tokens + (int)a->ids.n, ctx);
     } else {
         printf("context      0 of %d tokens\n", ctx);
     }

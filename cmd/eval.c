@@ -28,7 +28,7 @@ lily_status eval_open(struct eval_args *a, struct bundle *b, struct lily_err *er
     int most = a->model.ctx ? a->model.ctx : b->config.shape.max_positions;
     if (a->window > most) {
         bundle_close(b);
-        LILY_FAIL(err, LILY_ERR_USAGE, "--window %d: the context holds %d tokens", a->window, most);
+        LILY_FAIL(err, LILY_ERR_USAGE, "eval: --window %d: the context holds %d tokens", a->window, most);
     }
     if (!a->window) a->window = most < DEFAULT_WINDOW ? most : DEFAULT_WINDOW;
     if (!a->model.ctx) a->model.ctx = a->window < GRID ? GRID : a->window;
@@ -74,7 +74,7 @@ static lily_status perplexity(const struct eval_args *a, struct bundle *b, const
 {
     int stride = a->stride ? a->stride : (a->window + 1) / 2, n = (int)ids->n, windows = 0, predicted = 1;
     if (stride >= a->window) /* else the first token of a window would have nothing before it */
-        LILY_FAIL(err, LILY_ERR_USAGE, "--stride %d: expected less than the window's %d tokens", stride, a->window);
+        LILY_FAIL(err, LILY_ERR_USAGE, "eval: --stride %d: expected less than the window's %d tokens", stride, a->window);
     struct window w = {.vocab = b->config.shape.vocab};
     struct progress bar;
     lily_status st = LILY_OK;
@@ -200,7 +200,8 @@ static lily_status run_record(struct eval_args *a, const char *file, struct lily
     struct bundle b;
     struct ids ids = {0};
     if (!a->out) {
-        err_set(err, LILY_ERR_USAGE, "lily eval record needs --out FILE");
+        err_set(err, LILY_ERR_USAGE, "eval: record needs a place for the reference");
+        err_hint(err, "usage: lily eval record FILE --out REF");
         return LILY_ERR_USAGE;
     }
     LILY_TRY(eval_open(a, &b, err));
@@ -222,18 +223,18 @@ static lily_status run_eval(void *args, int n, char **words, struct lily_err *er
     interrupt_init();
     interrupt_mode(INTERRUPT_STOPS_ANSWER);
     if (a->quick) {
-        if (n) LILY_FAIL(err, LILY_ERR_USAGE, "--quick takes no file, found \"%.60s\"", words[0]);
+        if (n) LILY_FAIL(err, LILY_ERR_USAGE, "eval: --quick takes no file, found \"%.60s\"", words[0]);
         return eval_quick(a, err);
     }
     for (size_t i = 0; n && i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(words[0], kinds[i].name) != 0) continue;
-        if (n != 2) LILY_FAIL(err, LILY_ERR_USAGE, "lily eval %s takes one file, found %d", kinds[i].name, n - 1);
+        if (n != 2) LILY_FAIL(err, LILY_ERR_USAGE, "eval: %s takes one file, found %d", kinds[i].name, n - 1);
         return kinds[i].run(a, words[1], err);
     }
     if (n == 1) return run_perplexity(a, words[0], err);
-    if (n) LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is neither record, compare nor choice", words[0]);
-    err_set(err, LILY_ERR_USAGE, "nothing to measure: a text file is needed");
-    err_hint(err, "lily eval --quick needs none");
+    if (n) LILY_FAIL(err, LILY_ERR_USAGE, "eval: \"%.60s\" is neither record, compare nor choice", words[0]);
+    err_set(err, LILY_ERR_USAGE, "eval: nothing to measure: a text file is needed");
+    err_hint(err, "lily eval FILE measures one; lily eval --quick brings its own");
     return LILY_ERR_USAGE;
 }
 

@@ -165,6 +165,7 @@ static lily_status answer_all(const struct eval_args *a, struct bundle *b, const
     }
     progress_end(&bar);
     if (st == LILY_OK && !t->n) st = err_set(err, LILY_ERR_FORMAT, "%s: no question is in it", file);
+    if (st == LILY_ERR_FORMAT) err_hint(err, "a line is {\"ctx\", \"endings\", \"label\"} or {\"question\", \"choices\", \"answer\"}: docs/quality.md");
     return st;
 }
 

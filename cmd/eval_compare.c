@@ -111,6 +111,7 @@ static lily_status compare(struct eval_args *a, const char *path, bool *passed, 
     struct comparison c;
     LILY_TRY(model_texts(&a->model, &b, err));
     lily_status st = reference_read(path, b.config.shape.vocab, &r, err);
+    if (st == LILY_ERR_FORMAT && !err->hint[0]) err_hint(err, "a reference is what lily eval record FILE --out REF has written");
     if (st == LILY_OK) {
         if (!a->model.ctx) a->model.ctx = longest(&r) < GRID ? GRID : longest(&r);
         st = model_weights(&a->model, 0, &b, err);

@@ -33,7 +33,7 @@ const struct command *command_find(const char *name, struct lily_err *err)
     err_set(err, LILY_ERR_USAGE, "unknown command \"%.60s\"", name);
     const char *near = nearest_name(name, names, n);
     if (near) err_hint(err, "did you mean lily %s?", near);
-    else err_hint(err, "lily help lists the commands");
+    else err_hint(err, "%s", strcmp(name, "version") == 0 ? "lily --version shows it" : "lily help lists the commands");
     return NULL;
 }
 
@@ -65,7 +65,7 @@ static lily_status read_stream(FILE *f, const char *name, struct buf *out, struc
 {
     char chunk[65536];
     size_t n;
-    while ((n = fread(chunk, 1, sizeof chunk, f)) > 0) {
+    while (!feof(f) && (n = fread(chunk, 1, sizeof chunk, f)) > 0) { /* asked again, a terminal would want a second Ctrl-D */
         if (out->len + n > MAX_INPUT_BYTES) LILY_FAIL(err, LILY_ERR_LIMIT, "%s has more than %d MB", name, MAX_INPUT_BYTES >> 20);
         if (!buf_try_reserve(out, n)) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %s (%zu bytes so far)", name, out->len + n);
         buf_add(out, chunk, n);
@@ -74,8 +74,17 @@ static lily_status read_stream(FILE *f, const char *name, struct buf *out, struc
     return LILY_OK;
 }
 
+/* Who waits for a text that never comes should know what for. */
+static void tell_wait(void)
+{
+    struct pollfd in = {STDIN_FILENO, POLLIN, 0};
+    if (isatty(STDIN_FILENO)) log_note("reading what is typed; Ctrl-D at the start of a line ends it");
+    else if (poll(&in, 1, 3000) == 0) log_note("waiting for stdin to end (</dev/null gives none)");
+}
+
 lily_status read_stdin(struct buf *out, struct lily_err *err)
 {
+    tell_wait();
     return read_stream(stdin, "stdin", out, err);
 }
 

@@ -410,7 +410,11 @@ static lily_status run_remove(void *args, int n, char **words, struct lily_err *
     const struct list_args *a = args;
     struct hub_repo repo;
     struct buf dir = {0}, hub = {0};
-    if (n != 1) LILY_FAIL(err, LILY_ERR_USAGE, "a repository is needed: lily remove OWNER/NAME, as lily list shows it");
+    if (n != 1) {
+        err_set(err, LILY_ERR_USAGE, "remove: a repository is needed");
+        err_hint(err, "usage: lily remove OWNER/NAME, as lily list shows it");
+        return LILY_ERR_USAGE;
+    }
     LILY_TRY(hub_parse_repo(words[0], &repo, err));
     LILY_TRY(hub_dir(&hub, err));
     lily_status st = hub_repo_dir(&repo, &dir, err);

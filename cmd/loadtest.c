@@ -317,8 +317,8 @@ static lily_status run_loadtest(void *args, int n, char **words_given, struct li
     r->a = args;
     lily_status st = LILY_OK;
     if (n != 1 || !(strncmp(words_given[0], "http://", 7) == 0 || strncmp(words_given[0], "https://", 8) == 0)) {
-        st = err_set(err, LILY_ERR_USAGE, n ? "\"%.100s\" is no address" : "an address is needed", n ? words_given[0] : "");
-        err_hint(err, "lily loadtest http://127.0.0.1:8080");
+        st = err_set(err, LILY_ERR_USAGE, n ? "loadtest: \"%.100s\" is no address" : "loadtest: an address is needed", n ? words_given[0] : "");
+        err_hint(err, "usage: lily loadtest http://127.0.0.1:8080");
     }
     if (st == LILY_OK) {
         buf_addz(&r->url, words_given[0]);

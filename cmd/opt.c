@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+
 enum { FIRST_LONG = 256 };
 
 static const struct opt help_only[] = {
@@ -167,6 +169,20 @@ static int index_of(const struct flat *f, int code)
     return -1;
 }
 
+static bool takes_model(const struct flat *f)
+{
+    for (int i = 0; i < f->n; i++)
+        if (strcmp(f->opt[i]->name, "model") == 0) return true;
+    return false;
+}
+
+static const char *first_folder(char **words, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (file_is_dir(words[i])) return words[i];
+    return NULL;
+}
+
 lily_status opts_parse(const struct command *c, int argc, char **argv, void *args, char ***words, int *n,
                        struct lily_err *err)
 {
@@ -191,7 +207,9 @@ lily_status opts_parse(const struct command *c, int argc, char **argv, void *arg
     if (((struct common_args *)args)->help || *n <= c->max_args) return LILY_OK;
     err_set(err, LILY_ERR_USAGE, "%s: one word too many: \"%.60s\"", c->name, argv[optind + c->max_args]);
     bool text = strstr(c->usage, "PROMPT") || strstr(c->usage, "TEXT");
-    if (c->max_args) err_hint(err, "usage: lily %s [options] %s%s", c->name, c->usage, text ? "; several words go into quotes" : "");
+    const char *folder = takes_model(&f) ? first_folder(*words, *n) : NULL;
+    if (folder) err_hint(err, "did you mean -m %.200s?", folder);
+    else if (c->max_args) err_hint(err, "usage: lily %s [options] %s%s", c->name, c->usage, text ? "; several words go into quotes" : "");
     else err_hint(err, "lily help %s shows the usage", c->name);
     return LILY_ERR_USAGE;
 }

@@ -67,9 +67,11 @@ static lily_status convert(const struct quantize_args *a, char **words, struct l
 static lily_status run_quantize(void *args, int n, char **words, struct lily_err *err)
 {
     const struct quantize_args *a = args;
-    if (n != 2)
-        LILY_FAIL(err, LILY_ERR_USAGE, "%d folders are named, expected 2: %s", n,
-                  a->check ? "lily quantize --check A B" : "lily quantize SRC DST");
+    if (n != 2) {
+        err_set(err, LILY_ERR_USAGE, "quantize: two folders are needed, found %d", n);
+        err_hint(err, "usage: lily quantize %s", a->check ? "--check A B" : "SRC DST");
+        return LILY_ERR_USAGE;
+    }
     interrupt_init();
     return a->check ? quantize_check(words[0], words[1], a->common.json, err) : convert(a, words, err);
 }

@@ -112,7 +112,7 @@ static lily_status check(const struct serve_args *a, struct lily_err *err)
 {
     if (a->cache_dir) LILY_TRY(file_make_dirs(a->cache_dir, err));
     if (is_loopback(a->host) || a->n_keys || a->insecure) return LILY_OK;
-    err_set(err, LILY_ERR_USAGE, "--host %s lets other machines in, and there is no key", a->host);
+    err_set(err, LILY_ERR_USAGE, "serve: --host %s lets other machines in, and there is no key", a->host);
     err_hint(err, "set --api-key or --api-key-file, or say --insecure");
     return LILY_ERR_USAGE;
 }

@@ -112,14 +112,14 @@ static void report(const struct synth_plan *p, const struct synth_args *a, doubl
 static lily_status check_args(const struct synth_args *a, struct lily_err *err)
 {
     if (!a->out || !*a->out) {
-        err_set(err, LILY_ERR_USAGE, "--out is missing");
+        err_set(err, LILY_ERR_USAGE, "synth: --out is missing");
         err_hint(err, "--out DIR writes a model folder, --out - the bytes of the shards to stdout");
         return LILY_ERR_USAGE;
     }
     bool stream = strcmp(a->out, "-") == 0;
-    if (stream && a->tokenizer) LILY_FAIL(err, LILY_ERR_USAGE, "--out - writes the shards only: --tokenizer has no place in them");
-    if (stream && a->common.json) LILY_FAIL(err, LILY_ERR_USAGE, "--out - writes the shards to stdout: --json has no place there");
-    if (stream && isatty(STDOUT_FILENO)) LILY_FAIL(err, LILY_ERR_USAGE, "stdout is a terminal: pipe it, or give --out DIR");
+    if (stream && a->tokenizer) LILY_FAIL(err, LILY_ERR_USAGE, "synth: --out - writes the shards only: --tokenizer has no place in them");
+    if (stream && a->common.json) LILY_FAIL(err, LILY_ERR_USAGE, "synth: --out - writes the shards to stdout: --json has no place there");
+    if (stream && isatty(STDOUT_FILENO)) LILY_FAIL(err, LILY_ERR_USAGE, "synth: stdout is a terminal: pipe it, or give --out DIR");
     return LILY_OK;
 }
 

@@ -69,7 +69,11 @@ lily_status packing_open(const struct checkpoint *ck, const char *dir, const cha
     *out = NULL;
     if (wish && strcmp(wish, "none") == 0) return LILY_OK;
     checkpoint_key(ck, true, key);
-    if (wish) return open_checked(wish, key, pool, out, err);
+    if (wish) {
+        st = open_checked(wish, key, pool, out, err);
+        if (st == LILY_ERR_IO) err_hint(err, "lily pack DIR --out FILE makes such a file");
+        return st;
+    }
     packing_find(ck, dir, &path);
     if (path.len) {
         struct lily_err why = {0};

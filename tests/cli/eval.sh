@@ -7,6 +7,12 @@ run eval
 expect 'nothing to measure' fails_with 2 'a text file is needed'
 run eval record "$tmp/in" -m $TINY
 expect 'record without --out' fails_with 2 '--out'
+run eval compare README.md -m $TINY
+expect 'a reference that is none' fails_with 1 'README.md'
+expect 'a reference that is none: what makes one' has "$err" 'hint: a reference is what lily eval record'
+run eval choice README.md -m $TINY
+expect 'questions that are none' fails_with 1 'README.md, line 1'
+expect 'questions that are none: their form' has "$err" 'hint: a line is {"ctx", '
 run eval forget it
 expect 'a word that is none' fails_with 2 'neither record, compare nor choice'
 run eval "$tmp/nowhere" -m $TINY

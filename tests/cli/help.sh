@@ -84,6 +84,13 @@ expect 'one word too many that is no text' fails_with 2 'help: one word too many
 expect 'one word too many that is no text: usage alone' lacks "$err" 'quotes'
 run info extra
 expect 'a word where none belongs' fails_with 2 'one word too many'
+run info models/demo
+expect 'a folder where -m DIR belongs' has "$err" 'hint: did you mean -m models/demo?'
+run run models/demo hello
+expect 'a folder before the prompt' has "$err" 'hint: did you mean -m models/demo?'
+run version
+expect 'a command that is an option' fails_with 2 'unknown command "version"'
+expect 'a command that is an option: which' has "$err" 'hint: lily --version'
 
 # Values: each is refused with the option's name and what was expected.
 bad() {

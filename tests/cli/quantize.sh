@@ -3,7 +3,7 @@
 . tests/cli/lib/check.sh
 
 run quantize
-expect 'no folder' fails_with 2 'expected 2'
+expect 'no folder' fails_with 2 'two folders are needed'
 run quantize --check a
 expect 'one folder' fails_with 2 'lily quantize --check A B'
 run quantize --rounding up a b

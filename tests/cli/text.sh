@@ -80,6 +80,26 @@ else
     skip 'JSON shapes' 'no python3' 11
 fi
 
+# stdin that does not come: what is waited for is said, and the text is taken all the same.
+mkfifo "$tmp/fifo"
+"$LILY" tokenize -m $TINY <"$tmp/fifo" >"$tmp/out" 2>"$tmp/err" &
+exec 9>"$tmp/fifo"
+for i in $(seq 600); do grep -q 'waiting for stdin' "$tmp/err" && break || sleep 0.1; done
+printf 'a b' >&9
+exec 9>&-
+wait $!
+rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+expect 'waiting for stdin is told' has "$err" 'lily: waiting for stdin'
+expect 'and it is read when it comes' has "$out" '"a"'
+if [ -n "$have_python" ]; then
+    printf 'wait lily: reading what is typed\nsend a b\\r\nsend \\x04\n' | python3 tests/cli/lib/term.py 60 "$LILY" tokenize -m $TINY >"$tmp/out" 2>"$tmp/err"
+    rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+    expect 'on a terminal, too' is "$rc" 0
+    expect 'and what is typed is read' has "$out" '"a"'
+else
+    skip 'stdin that is a terminal' 'no python3' 2
+fi
+
 # A full disk, a closed pipe.
 if [ -w /dev/full ]; then
     "$LILY" tokenize -m $TINY hello >/dev/full 2>"$tmp/err"
