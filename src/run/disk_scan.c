@@ -173,6 +173,26 @@ static lily_status scan_folder(struct disk *d, struct lily_err *err)
 
 /* ---- other keys ---- */
 
+/* The names that lily gives to files of a key's folder. */
+static bool is_ours(const char *name)
+{
+    const char *end = name + 2 + CHAIN;
+    if (strcmp(name, "lock") == 0) return true;
+    if ((name[0] != 's' && name[0] != 'p') || name[1] != '-' || strspn(name + 2, "0123456789abcdef") != CHAIN) return false;
+    return !*end || strcmp(end, ".damaged") == 0 || strncmp(end, ".lily-tmp-", 10) == 0;
+}
+
+/* A folder that lily has made: a link, or one without a lock file, is somebody else's, whatever its name. */
+static bool is_key_folder(const char *path)
+{
+    struct buf lock = {0};
+    struct stat sb;
+    join(&lock, path, "lock");
+    bool made = lstat(path, &sb) == 0 && S_ISDIR(sb.st_mode) && lstat(buf_str(&lock), &sb) == 0 && S_ISREG(sb.st_mode);
+    buf_free(&lock);
+    return made;
+}
+
 /* Calls each for every folder of another key. */
 static void each_foreign(struct disk *d, void (*each)(void *ctx, const char *path), void *ctx)
 {
@@ -182,7 +202,7 @@ static void each_foreign(struct disk *d, void (*each)(void *ctx, const char *pat
     for (const struct dirent *e; (e = readdir(dir));) {
         if (!is_hex(e->d_name, FOLDER) || strncmp(e->d_name, d->key, FOLDER) == 0) continue;
         join(&path, d->dir, e->d_name);
-        each(ctx, buf_str(&path));
+        if (is_key_folder(buf_str(&path))) each(ctx, buf_str(&path));
     }
     closedir(dir);
     buf_free(&path);
@@ -202,7 +222,7 @@ static void go_through(const char *folder, struct measure *m)
     if (!dir) return;
     for (const struct dirent *e; (e = readdir(dir));) {
         join(&path, folder, e->d_name);
-        if (e->d_name[0] == '.' || lstat(buf_str(&path), &sb) != 0 || !S_ISREG(sb.st_mode)) continue;
+        if (!is_ours(e->d_name) || lstat(buf_str(&path), &sb) != 0 || !S_ISREG(sb.st_mode)) continue;
         m->bytes += (size_t)sb.st_size;
         if ((double)sb.st_mtim.tv_sec > m->used) m->used = (double)sb.st_mtim.tv_sec;
         if (m->remove) (void)unlink(buf_str(&path));
@@ -257,13 +277,15 @@ bool disk_drop_foreign(struct disk *d)
     struct oldest o = {0};
     size_t left = 0;
     each_foreign(d, find_oldest, &o);
-    if (o.path) {
+    int fd = o.path ? lock_folder(o.path) : -1;
+    if (fd >= 0) {
         struct measure m = {.remove = true};
-        log_note("prompt cache: %s belongs to another model, build or device, and makes room", o.path);
         go_through(o.path, &m);
+        close(fd); /* not before: nobody begins to write into what is being removed */
     }
     each_foreign(d, add_foreign, &left);
     bool less = left < d->foreign;
+    if (less) log_note("prompt cache: %s belonged to another model, build or device, and made room", o.path ? o.path : d->dir);
     d->foreign = left;
     disk_note_size(d);
     free(o.path);

@@ -197,6 +197,64 @@ static void test_other_keys_and_locks(void **state)
     disk_close(other);
 }
 
+static void in_cache(const char *name, struct buf *out)
+{
+    buf_clear(out);
+    buf_printf(out, "%s/%s", dir, name);
+}
+
+static void put_file(const char *name)
+{
+    struct buf at = {0};
+    in_cache(name, &at);
+    FILE *f = fopen(buf_str(&at), "w");
+    assert_non_null(f);
+    fputs("mine", f);
+    fclose(f);
+    buf_free(&at);
+}
+
+/* Folders that are named like a key's are somebody else's unless lily made them, and so are other files in those that it made. */
+static void test_what_is_not_ours_stays(void **state)
+{
+    static const char *const folders[] = {"mine", "dddddddddddddddddddddddddddddddd", "eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee"};
+    static const char *const kept[] = {"mine/lock", "mine/file", "dddddddddddddddddddddddddddddddd/file", "eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee/file"};
+    struct buf at = {0}, to = {0};
+    int32_t a[N];
+    struct stat sb;
+    (void)state;
+    clear();
+    fill_ids(a, N, 9);
+    for (int i = 0; i < 3; i++) {
+        in_cache(folders[i], &at);
+        assert_int_equal(mkdir(buf_str(&at), 0700), 0);
+    }
+    for (int i = 0; i < 4; i++) put_file(kept[i]);
+    put_file("eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee/lock"); /* lily's, with a file beside */
+    in_cache("mine", &to);
+    in_cache("ffffffffffffffffffffffffffffffff", &at);
+    assert_int_equal(symlink(buf_str(&to), buf_str(&at)), 0);
+    struct disk *d = open_disk(key_a, 3000);
+    assert_int_equal(counters.disk_bytes, 4); /* the lock alone */
+    assert_false(save(d, a, 640));
+    assert_int_equal(counters.disk_bytes, 0);
+    disk_close(d);
+    unlink(buf_str(&at));
+    for (int i = 0; i < 4; i++) {
+        in_cache(kept[i], &at);
+        assert_int_equal(stat(buf_str(&at), &sb), 0);
+        unlink(buf_str(&at));
+    }
+    in_cache("dddddddddddddddddddddddddddddddd/lock", &at);
+    assert_int_not_equal(stat(buf_str(&at), &sb), 0); /* nor is anything put there */
+    for (int i = 0; i < 3; i++) {
+        in_cache(folders[i], &at);
+        assert_int_equal(rmdir(buf_str(&at)), 0);
+    }
+    buf_free(&at);
+    buf_free(&to);
+}
+
 static void test_quota(void **state)
 {
     (void)state;
@@ -334,7 +392,7 @@ int main(void)
 {
     if (!mkdtemp(dir)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_other_keys_and_locks),
-                                       cmocka_unit_test(test_quota), cmocka_unit_test(test_damage), cmocka_unit_test(test_leftovers)};
+                                       cmocka_unit_test(test_quota), cmocka_unit_test(test_what_is_not_ours_stays), cmocka_unit_test(test_damage), cmocka_unit_test(test_leftovers)};
     int rc = RUN_TESTS(tests);
     clear();
     rmdir(dir);
