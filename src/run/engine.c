@@ -214,6 +214,7 @@ static lily_status check_submit(const struct engine *e, int n, struct lily_err *
 lily_status engine_submit(struct engine *e, struct job *const *jobs, int n, struct lily_err *err)
 {
     pthread_mutex_lock(&e->lock);
+    bool dropped = drop_queued(e, false, NULL); /* whoever left takes nobody's place, also while the engine is busy */
     lily_status st = check_submit(e, n, err);
     for (int i = 0; i < n && st == LILY_OK; i++) {
         struct job *j = jobs[i];
@@ -230,6 +231,7 @@ lily_status engine_submit(struct engine *e, struct job *const *jobs, int n, stru
     atomic_store(&e->runner->hurry, true);
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
+    if (dropped) wake(e, true);
     return st;
 }
 

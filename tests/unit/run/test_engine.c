@@ -285,6 +285,24 @@ static void test_queue_is_limited(void **state)
     rig_close(&r);
 }
 
+/* One that was cancelled keeps nobody out, also while the engine has not seen it yet. */
+static void test_cancelled_in_the_queue(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct lily_err err = {0};
+    rig_open(&r, "{\"replies\": [{\"tokens\": [{\"text\": \"x\", \"delay_ms\": 200, \"repeat\": 2}]}]}", 1, 1);
+    struct job *running = submit(&r), *queued, *next = job_new(&r.spec, 1);
+    while (atomic_load(&running->state) == JOB_QUEUED) usleep(100);
+    queued = submit(&r);
+    atomic_store(&queued->cancel, true);
+    assert_int_equal(engine_submit(r.engine, &next, 1, &err), LILY_OK);
+    assert_int_equal(finish(&r, queued, NULL).finish, FINISH_CANCELLED);
+    assert_int_equal(finish(&r, running, NULL).completion_tokens, 2);
+    assert_int_equal(finish(&r, next, NULL).completion_tokens, 2);
+    rig_close(&r);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -328,7 +346,7 @@ int main(void)
         cmocka_unit_test(test_jobs_end),           cmocka_unit_test(test_wakes_at_once),
         cmocka_unit_test(test_max_tokens),
         cmocka_unit_test(test_full_ring),          cmocka_unit_test(test_cancel_everywhere),
-        cmocka_unit_test(test_queue_is_limited),   cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_queue_is_limited),   cmocka_unit_test(test_cancelled_in_the_queue),   cmocka_unit_test(test_errors),
         cmocka_unit_test(test_stop_ends_jobs),
     };
     if (bundle_open("models/demo", &texts, &err) != LILY_OK) {
