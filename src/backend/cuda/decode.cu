@@ -97,44 +97,30 @@ DI const uint8_t *in_tile(const in_params &p, int tile, int *planes)
     return p.w[m] + (size_t)(tile - first) * p.units * p.planes[m] * UNIT;
 }
 
-enum { IN_PAIR = 2 }; /* tiles side by side: their chains overlap, and the code stays short (it comes from memory, too) */
-
 /* The sums of n tiles of a CTA, from slots that were requested before; x: the first units' rows. */
 template <int SETS, bool ONE>
 DI void in_sums(const in_params &p, unit_rows<SETS, IN_UNITS> &x, const uint8_t *slots, u32 *scratch, u32 bars, u32 phase, float *red, int first, int stride, int n)
 {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const span s = span_of(p.units, warp);
-    const size_t tile = (size_t)WARPS * p.slot;
     const bool more = !ONE && s.hi - s.lo > IN_UNITS;
     unit_digits<SETS> f[IN_UNITS];
     rows_digits<SETS, IN_UNITS>(f, x, ONE ? 1 : p.n_rows, scratch, lane);
 #pragma unroll 1
-    for (int i = 0; i < n; i += IN_PAIR) {
-        const int pair = n - i < IN_PAIR ? n - i : IN_PAIR;
-        float a[IN_PAIR][SETS][2] = {};
-        for (int k = 0; k < pair && s.hi > s.lo; k++) bar_wait(bars + 8 * ((i + k) * WARPS + warp), phase);
-        if (ONE) units_mul<SETS, IN_PAIR, IN_UNITS>(a, slots + i * tile + (size_t)warp * p.slot, tile, pair, 1, f, IN_UNITS, lane);
-        for (int unit = s.lo; !ONE && unit < s.hi; unit += IN_UNITS) {
-            const uint8_t *at = slots + i * tile + (size_t)warp * p.slot;
+    for (int i = 0; i < n; i++) {
+        const uint8_t *slot = slots + (size_t)(i * WARPS + warp) * p.slot;
+        const int planes = ONE ? 1 : p.planes[part_of(p, first + i * stride)];
+        float a[SETS][2] = {};
+        if (s.hi > s.lo) bar_wait(bars + 8 * (i * WARPS + warp), phase);
+        for (int unit = s.lo; unit < s.hi; unit += IN_UNITS) {
             if (more) {
                 rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, p.n_rows, unit, s.hi, lane);
                 rows_digits<SETS, IN_UNITS>(f, x, p.n_rows, scratch, lane);
             }
-            if (p.slot_unit == UNIT) {
-                units_mul<SETS, IN_PAIR, IN_UNITS>(a, at + (size_t)(unit - s.lo) * UNIT, tile, pair, 1, f, s.hi - unit, lane);
-                continue;
-            }
-#pragma unroll
-            for (int k = 0; k < IN_PAIR; k++) { /* parts of 4 and of 8 bits */
-                if (k >= pair) break;
-                const int planes = p.planes[part_of(p, first + (i + k) * stride)];
-                units_mul<SETS, 1, IN_UNITS>(*(float(*)[1][SETS][2])a[k], at + k * tile + (size_t)(unit - s.lo) * planes * UNIT, 0, 1, planes, f, s.hi - unit, lane);
-            }
+            units_mul<SETS, IN_UNITS>(a, slot + (size_t)(unit - s.lo) * planes * UNIT, planes, f, ONE ? IN_UNITS : s.hi - unit, lane);
+            if (ONE) break;
         }
-#pragma unroll
-        for (int k = 0; k < IN_PAIR; k++)
-            if (k < pair) red_put<SETS>(red, p.tb, i + k, a[k], warp, lane);
+        red_put<SETS>(red, p.tb, i, a, warp, lane);
     }
 }
 
@@ -153,6 +139,7 @@ DI void in_request(const in_params &p, const uint8_t *slots, u32 bars, int first
  * three trips to memory that depend on each other, so each is asked for at its own place in the kernel.
  */
 struct in_early {
+    bool valid;
     int part, row, seq;
     float4 c;       /* part 0: taps; 1: weight of the norm; 3: A_log, dt_bias */
     float *history; /* of the channel; NULL: none */
@@ -163,6 +150,7 @@ struct in_early {
 template <bool ATTN> DI in_early early_row(const in_params &p, int tile, int r16, int r)
 {
     in_early e = {};
+    e.valid = true;
     e.part = part_of(p, tile);
     e.row = (tile - (e.part ? p.end[e.part - 1] : 0)) * 16 + r16;
     if (ATTN) return e;
@@ -180,7 +168,7 @@ template <bool ATTN> DI in_early early_row(const in_params &p, int tile, int r16
 
 template <bool ATTN> DI void early_seq(const in_params &p, in_early &e)
 {
-    if (ATTN || e.part) return;
+    if (ATTN || e.part || !e.valid) return;
     const seq_view &q = p.ps->seq[e.seq];
     e.history = q.conv + p.conv_at + e.row;
     e.first = q.first - p.row0;
@@ -221,9 +209,14 @@ DI void gdn_gate(const in_params &p, const in_early &e, int r, float v)
     out[p.heads + e.row] = expf(-expf(e.c.x) * softplus);
 }
 
-/* What becomes of the sums: 16 neighbouring threads have the rows of a tile. xs: (tb, n_rows, 16). early: of thread's first number. */
+/* Numbers of a thread: the widest block has MAX_TB tiles of 16 rows. */
+template <int SETS> struct in_rounds {
+    enum { N = (MAX_TB * 2 * SETS * 16 + CTA - 1) / CTA };
+};
+
+/* What becomes of the sums: 16 neighbouring threads have the rows of a tile. xs: (tb, n_rows, 16). */
 template <int SETS, bool ATTN>
-DI void in_epilogue(const in_params &p, const float *red, float *xs, const float *rms, in_early e, int first, int stride, int n, bool have_early)
+DI void in_epilogue(const in_params &p, const float *red, float *xs, const float *rms, const in_early (&early)[in_rounds<SETS>::N], int first, int stride, int n)
 {
     const int total = n * p.n_rows * 16;
     for (int i = threadIdx.x; i < total; i += CTA) {
@@ -231,17 +224,14 @@ DI void in_epilogue(const in_params &p, const float *red, float *xs, const float
         xs[i] = red_sum<SETS>(red, p.tb, k, r, r16) * rms[r];
     }
     if (!ATTN && p.n_rows > 1) __syncthreads(); /* a channel's neighbours in time */
-    for (int base = 0; base < total; base += CTA) {
-        const int i = base + threadIdx.x, r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
+#pragma unroll
+    for (int round = 0; round < in_rounds<SETS>::N; round++) {
+        const int i = round * CTA + threadIdx.x, r16 = i & 15, r = (i >> 4) % p.n_rows, k = (i >> 4) / p.n_rows;
+        const in_early &e = early[round];
         float keep[3] = {0, 0, 0};
         bool last = false;
         if (i < total) {
             const int tile = first + k * stride;
-            if (base || !have_early) {
-                e = early_row<ATTN>(p, tile, r16, r);
-                early_seq<ATTN>(p, e);
-                early_history<ATTN>(p, e);
-            }
             float v = xs[i], *u = p.u + (size_t)r * p.ld_u;
             if (ATTN) u[(size_t)tile * 16 + r16] = e.part == 0 && (e.row & 256) ? sigmoidf(v) : v;
             else if (e.part == 0) u[e.row] = conv_channel(e, xs + (size_t)k * p.n_rows * 16 + r16, r, keep);
@@ -249,9 +239,7 @@ DI void in_epilogue(const in_params &p, const float *red, float *xs, const float
             else gdn_gate(p, e, r, v);
             last = !ATTN && e.part == 0 && r - e.first == e.n - 1;
         }
-        if (ATTN) continue;
-        if (total > CTA || p.n_rows > 1) __syncthreads(); /* every reader of a history has it */
-        if (last)
+        if (last) /* every reader of a history has had it since before the sums */
             for (int j = 0; j < 3; j++) e.history[(size_t)j * p.conv_dim] = keep[j];
     }
 }
@@ -291,32 +279,39 @@ template <int SETS, bool ATTN, bool ONE> __global__ void __launch_bounds__(CTA, 
     bar_init_done();
     __syncwarp();
     for (int first = blockIdx.x, phase = 0; first < p.n_tiles; first += stride * p.tb, phase ^= 1) {
+        enum { ROUNDS = ONE ? 1 : in_rounds<SETS>::N };
         const int left = (p.n_tiles - first + stride - 1) / stride, n = left < p.tb ? left : p.tb;
-        const bool start = ONE || first == (int)blockIdx.x, early_thread = start && (int)threadIdx.x < n * n_rows * 16;
+        const bool start = ONE || first == (int)blockIdx.x;
         float4 squares = make_float4(0, 0, 0, 0);
-        in_early early = {};
+        in_early early[ROUNDS] = {};
         unit_rows<SETS, IN_UNITS> x;
         in_request(p, sm, bars, first, stride, n);
         if (start) pdl_launch();
-        const int group = (int)threadIdx.x >> 4, tile = first + group / n_rows * stride;
-        if (early_thread) {
-            early = early_row<ATTN>(p, tile, threadIdx.x & 15, group % n_rows);
-            early_seq<ATTN>(p, early);
+#pragma unroll
+        for (int i = 0; i < ROUNDS; i++) {
+            const int group = (i * CTA + (int)threadIdx.x) >> 4;
+            if (group >= n * n_rows) continue;
+            early[i] = early_row<ATTN>(p, first + group / n_rows * stride, threadIdx.x & 15, group % n_rows);
         }
+#pragma unroll
+        for (int i = 0; i < ROUNDS; i++) early_seq<ATTN>(p, early[i]);
         if (start) pdl_wait();
         rows_load<SETS, IN_UNITS>(x, p.x, p.ld_x, n_rows, s.lo, s.hi, lane);
         if (start) squares = rms_request(p.ss, p.hidden / 16, n_rows, warp, lane);
-        if (early_thread) early_history<ATTN>(p, early);
+#pragma unroll
+        for (int i = 0; i < ROUNDS; i++) early_history<ATTN>(p, early[i]);
         in_sums<SETS, ONE>(p, x, sm, scratch[warp], bars, phase, red, first, stride, n);
         if (ONE) rms_finish_one(rms, squares, p.hidden, p.eps, warp, lane);
         else if (start) rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
         __syncthreads();
-        if (ONE) {
-            if (early_thread) in_epilogue_one<ATTN>(p, red, rms[0], early, tile);
+        if constexpr (ONE) {
+            const int k = (int)threadIdx.x >> 4;
+            if (k < n) in_epilogue_one<ATTN>(p, red, rms[0], early[0], first + k * stride);
             break;
+        } else {
+            in_epilogue<SETS, ATTN>(p, red, xs, rms, early, first, stride, n);
+            if (first + stride * p.tb < p.n_tiles) __syncthreads();
         }
-        in_epilogue<SETS, ATTN>(p, red, xs, rms, early, first, stride, n, start);
-        if (first + stride * p.tb < p.n_tiles) __syncthreads();
     }
 }
 

@@ -51,19 +51,21 @@ template <int SETS> __global__ void __launch_bounds__(CTA, 2) k_head(const __gri
     for (int it = 0; first < p.n_tiles; it++, first += step) {
         const int b = it & 1, n = p.n_tiles - first < HEAD_TB ? p.n_tiles - first : HEAD_TB;
         const uint8_t *slots = sm + b * buffer;
-        float a[HEAD_TB][SETS][2] = {}, *red = reds[b];
-        for (int unit = s.lo; unit < s.hi; unit += HEAD_UNITS) {
-            if (more) {
-                rows_load<SETS, HEAD_UNITS>(x, p.x, p.ld_x, p.n_rows, unit, s.hi, lane);
-                rows_digits<SETS, HEAD_UNITS>(f, x, p.n_rows, scratch[warp], lane);
+        float *red = reds[b];
+#pragma unroll 1
+        for (int i = 0; i < n; i++) {
+            float a[SETS][2] = {};
+            if (s.hi > s.lo) bar_wait(bars + b * half + 8 * (i * WARPS + warp), (it >> 1) & 1);
+            for (int unit = s.lo; unit < s.hi; unit += HEAD_UNITS) {
+                if (more) {
+                    rows_load<SETS, HEAD_UNITS>(x, p.x, p.ld_x, p.n_rows, unit, s.hi, lane);
+                    rows_digits<SETS, HEAD_UNITS>(f, x, p.n_rows, scratch[warp], lane);
+                }
+                const uint8_t *at = slots + (size_t)(i * WARPS + warp) * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT;
+                units_mul<SETS, HEAD_UNITS>(a, at, p.planes, f, s.hi - unit, lane);
             }
-            if (unit == s.lo)
-                for (int i = 0; i < n; i++) bar_wait(bars + b * half + 8 * (i * WARPS + warp), (it >> 1) & 1);
-            units_mul<SETS, HEAD_TB, HEAD_UNITS>(a, slots + (size_t)warp * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT, (size_t)WARPS * p.slot, n, p.planes, f,
-                                               s.hi - unit, lane);
+            red_put<SETS>(red, HEAD_TB, i, a, warp, lane);
         }
-#pragma unroll
-        for (int i = 0; i < HEAD_TB; i++) red_put<SETS>(red, HEAD_TB, i, a[i], warp, lane);
         __syncwarp(); /* the warp has read its slots */
         if (lane == 0) head_request(p, slots, bars + b * half, first + 2 * step, warp);
         __syncthreads();

@@ -72,7 +72,7 @@ DI gdn_row gdn_row_of(const gdn_params &p, int row, int head, int col)
 }
 
 /* Block: a quarter of the value columns of one head of one sequence; eight lanes share a column, in registers. */
-__global__ void __launch_bounds__(CTA, 2) k_gdn_step(const __grid_constant__ gdn_params p)
+__global__ void __launch_bounds__(CTA, 4) k_gdn_step(const __grid_constant__ gdn_params p)
 {
     __shared__ float ss[DECODE_ROWS][WARPS];
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, li = lane & 7;
@@ -307,24 +307,34 @@ DI void load_query(split_smem &m, const attn_params &p, int r, int kv, int warp,
 
 /*
  * The pass's own keys and values, which no earlier kernel has put into the page: every row puts what it needs into its copy,
- * and its own into the page itself. A warp takes the key or the value of a row in turn.
+ * and its own into the page itself. A warp takes the key (even) or the value (odd) of a row in turn.
  */
-DI void page_append(const attn_params &p, const seq_view &s, uint8_t *keys, uint8_t *values, int page, int kv, int r, int warp, int lane)
+DI void own_head(float (&x)[8], const attn_params &p, const seq_view &s, int item, int kv, int lane)
 {
+    const int row = s.first + item / 2;
+    load_head(x, p.u + (size_t)row * p.ld_u + p.n_q * 512 + (item & 1 ? p.n_kv + kv : kv) * HEAD_DIM, lane);
+    if (!(item & 1)) norm_rope(x, p.k_norm, p.rotary + (size_t)row * ROTARY_DIM, p.eps, lane);
+}
+
+/* own: the warp's first, which was made before the page was there. */
+DI void page_append(const attn_params &p, const seq_view &s, uint8_t *keys, uint8_t *values, const float (&own)[8], int page, int kv, int r, int warp, int lane)
+{
+#pragma unroll 1
     for (int item = warp; item < 2 * (r - s.first + 1); item += WARPS) {
         const int row = s.first + item / 2, pos = p.pos[row];
         const bool value = item & 1;
         if (pos / GRID != page) continue;
-        uint8_t *own = p.region + (size_t)s.pages[page] * p.page_bytes + p.layer_at + (size_t)(2 * kv + value) * KV_HEAD;
         float x[8];
-        load_head(x, p.u + (size_t)row * p.ld_u + p.n_q * 512 + (value ? p.n_kv + kv : kv) * HEAD_DIM, lane);
-        if (!value) norm_rope(x, p.k_norm, p.rotary + (size_t)row * ROTARY_DIM, p.eps, lane);
+#pragma unroll
+        for (int i = 0; i < 8; i++) x[i] = own[i];
+        if (item != warp) own_head(x, p, s, item, kv, lane);
+        uint8_t *kept = p.region + (size_t)s.pages[page] * p.page_bytes + p.layer_at + (size_t)(2 * kv + value) * KV_HEAD;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int at = 2 * kv_at(pos % GRID, (i >> 2) * 128 + 4 * lane + (i & 3), value);
             const u16 v = f_bf(x[i]);
             *(u16 *)((value ? values : keys) + at) = v;
-            if (row == r) *(u16 *)(own + at) = v;
+            if (row == r) *(u16 *)(kept + at) = v;
         }
     }
 }
@@ -357,6 +367,8 @@ __global__ void __launch_bounds__(CTA) k_attn_part(const __grid_constant__ attn_
             if (lo + i / 2 >= old) half_request(p, s, lo, i, kv, ring, bars);
     }
     load_query(m, p, r, kv, warp, lane);
+    float own[8] = {};
+    if (hi > old && warp < 2 * (r - s.first + 1)) own_head(own, p, s, warp, kv, lane);
     __syncthreads();
     float max = -INFINITY, sum = 0, o[2][4] = {};
     for (int i = 0; i < halves; i += 2) {
@@ -365,7 +377,7 @@ __global__ void __launch_bounds__(CTA) k_attn_part(const __grid_constant__ attn_
         bar_wait(bars + 8 * at_k, i / HALVES & 1);
         if (page >= old) {
             bar_wait(bars + 8 * at_v, (i + 1) / HALVES & 1);
-            page_append(p, s, keys, values, page, kv, r, warp, lane);
+            page_append(p, s, keys, values, own, page, kv, r, warp, lane);
             __syncthreads();
         }
         page_scores(m, keys, warp, lane);

@@ -80,23 +80,29 @@ template <int SETS, bool ONE> __global__ void __launch_bounds__(CTA) k_route(con
     __syncwarp();
     pdl_launch();
     pdl_wait();
+    const bool more = !ONE && s.hi - s.lo > MOE_UNITS;
+    unit_rows<SETS, MOE_UNITS> x;
+    unit_digits<SETS> f[MOE_UNITS];
+    rows_load<SETS, MOE_UNITS>(x, p.x, p.ld_x, n_rows, s.lo, s.hi, lane);
     const float4 squares = rms_request(p.ss, p.hidden / 16, n_rows, warp, lane);
-    float a[2][SETS][2] = {};
-    for (int unit = s.lo; unit < s.hi; unit += MOE_UNITS) {
-        unit_rows<SETS, MOE_UNITS> x;
-        unit_digits<SETS> f[MOE_UNITS];
-        rows_load<SETS, MOE_UNITS>(x, p.x, p.ld_x, n_rows, unit, s.hi, lane);
-        rows_digits<SETS, MOE_UNITS>(f, x, n_rows, scratch[warp], lane);
-        if (unit == s.lo)
-            for (int i = 0; i < job.n; i++) bar_wait(bars + 8 * i, 0);
-        const uint8_t *at = slots + (size_t)(unit - s.lo) * job.planes * UNIT;
-        units_mul<SETS, 2, MOE_UNITS>(a, at, (size_t)p.slot, job.n, job.planes, f, ONE ? MOE_UNITS : s.hi - unit, lane);
-        if (ONE) break;
+    rows_digits<SETS, MOE_UNITS>(f, x, n_rows, scratch[warp], lane);
+#pragma unroll 1
+    for (int i = 0; i < job.n; i++) {
+        float a[SETS][2] = {};
+        if (s.hi > s.lo) bar_wait(bars + 8 * i, 0);
+        for (int unit = s.lo; unit < s.hi; unit += MOE_UNITS) {
+            if (more) {
+                rows_load<SETS, MOE_UNITS>(x, p.x, p.ld_x, n_rows, unit, s.hi, lane);
+                rows_digits<SETS, MOE_UNITS>(f, x, n_rows, scratch[warp], lane);
+            }
+            const uint8_t *at = slots + i * p.slot + (size_t)(unit - s.lo) * job.planes * UNIT;
+            units_mul<SETS, MOE_UNITS>(a, at, job.planes, f, ONE ? MOE_UNITS : s.hi - unit, lane);
+            if (ONE) break;
+        }
+        red_put<SETS>(red, 2, i, a, warp, lane);
     }
     if (ONE) rms_finish_one(rms, squares, p.hidden, p.eps, warp, lane);
     else rms_finish(rms, squares, p.ss, p.hidden / 16, p.n_rows, p.hidden, p.eps, warp, lane);
-    red_put<SETS>(red, 2, 0, a[0], warp, lane);
-    red_put<SETS>(red, 2, 1, a[1], warp, lane);
     __syncthreads();
     route_epilogue<SETS, ONE>(p, red, rms, blockIdx.x);
 }
@@ -119,10 +125,9 @@ struct expert_params {
     stream_out out;
 };
 
-enum { RANKS = 2 }; /* ranks of one block */
-
-/* Block: 16 inner columns of the experts of two ranks of one row. */
-template <bool ONE> __global__ void __launch_bounds__(CTA, 2) k_expert_in(const __grid_constant__ expert_params p)
+/* Block: 16 inner columns of the experts of RANKS ranks of one row: two, or one where there are many rows, since more blocks then share a
+ * multiprocessor. */
+template <bool ONE, int RANKS> __global__ void __launch_bounds__(CTA, RANKS == 1 ? 4 : 2) k_expert_in(const __grid_constant__ expert_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(16) u32 scratch[WARPS][DIGIT_WORDS];
@@ -164,20 +169,19 @@ template <bool ONE> __global__ void __launch_bounds__(CTA, 2) k_expert_in(const 
     const bool more = !ONE && s.hi - s.lo > MOE_UNITS;
     rows_digits<1, MOE_UNITS>(f, x, 1, scratch[warp], lane);
 #pragma unroll 1
-    for (int i = 0; i < RANKS; i++) {
-        float a[2][1][2] = {};
-        for (int k = 0; k < 2 && s.hi > s.lo; k++) bar_wait(bars + 16 * i + 8 * k, 0);
+    for (int i = 0; i < 2 * RANKS; i++) {
+        float a[1][2] = {};
+        if (s.hi > s.lo) bar_wait(bars + 8 * i, 0);
         for (int unit = s.lo; unit < s.hi; unit += MOE_UNITS) {
             if (more) {
                 rows_load<1, MOE_UNITS>(x, row, p.ld_x, 1, unit, s.hi, lane);
                 rows_digits<1, MOE_UNITS>(f, x, 1, scratch[warp], lane);
             }
-            const uint8_t *at = slots + (size_t)2 * i * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT;
-            units_mul<1, 2, MOE_UNITS>(a, at, (size_t)p.slot, 2, ONE ? 1 : p.planes, f, ONE ? MOE_UNITS : s.hi - unit, lane);
+            const uint8_t *at = slots + i * p.slot + (size_t)(unit - s.lo) * p.planes * UNIT;
+            units_mul<1, MOE_UNITS>(a, at, ONE ? 1 : p.planes, f, ONE ? MOE_UNITS : s.hi - unit, lane);
             if (ONE) break;
         }
-        red_put<1>(red, 2 * RANKS, 2 * i, a[0], warp, lane);
-        red_put<1>(red, 2 * RANKS, 2 * i + 1, a[1], warp, lane);
+        red_put<1>(red, 2 * RANKS, i, a, warp, lane);
     }
     __syncthreads();
     if (threadIdx.x < 16 * RANKS) {
@@ -191,16 +195,16 @@ template <bool ONE> __global__ void __launch_bounds__(CTA, 2) k_expert_in(const 
 template <int MAXU>
 DI void down_part(float (&a)[1][2], unit_rows<1, MAXU> &rows, const uint8_t *slot, int planes, int units, const float *x, float c, u32 bar, u32 *scratch, int lane)
 {
-    float b[1][1][2] = {};
+    float b[1][2] = {};
     for (int unit = 0; unit < units; unit += MAXU) {
         unit_digits<1> f[MAXU];
         if (unit) rows_load<1, MAXU>(rows, x, 0, 1, unit, units, lane);
         rows_digits<1, MAXU>(f, rows, 1, scratch, lane);
         if (unit == 0) bar_wait(bar, 0);
-        units_mul<1, 1, MAXU>(b, slot + (size_t)unit * planes * UNIT, 0, 1, planes, f, units - unit, lane);
+        units_mul<1, MAXU>(b, slot + (size_t)unit * planes * UNIT, planes, f, units - unit, lane);
     }
-    a[0][0] = fmaf(c, b[0][0][0], a[0][0]);
-    a[0][1] = fmaf(c, b[0][0][1], a[0][1]);
+    a[0][0] = fmaf(c, b[0][0], a[0][0]);
+    a[0][1] = fmaf(c, b[0][1], a[0][1]);
 }
 
 /* What a warp has to add up: its rank's expert and its part of the shared one. */
@@ -237,7 +241,7 @@ DI void down_parts_one(float (&a)[1][2], unit_rows<1, DOWN_UNITS> &chosen, const
 }
 
 /* x += chosen experts by weight + shared expert, for 16 columns of one row; a warp for each rank. */
-template <bool ONE> __global__ void __launch_bounds__(CTA, 2) k_expert_out(const __grid_constant__ expert_params p)
+template <bool ONE, int BLOCKS> __global__ void __launch_bounds__(CTA, BLOCKS) k_expert_out(const __grid_constant__ expert_params p)
 {
     extern __shared__ __align__(128) uint8_t sm[];
     __shared__ __align__(16) u32 scratch[WARPS][DOWN_UNITS / 2 * DIGIT_WORDS];
@@ -312,6 +316,8 @@ void decode_moe_route(struct cuda_backend *c, const struct moe_weights *w)
     }
 }
 
+enum { MANY_ROWS = 4 }; /* from more on, multiprocessors take several blocks of a kernel in turn, and more at once are better */
+
 void decode_moe_experts(struct cuda_backend *c, const struct moe_weights *w, const struct vector *next)
 {
     const struct model_shape *s = &c->base.shape;
@@ -347,12 +353,13 @@ void decode_moe_experts(struct cuda_backend *c, const struct moe_weights *w, con
     p.inner = ws->inner_experts;
     p.inner_shared = ws->inner_shared;
     p.shared_gate = ws->shared_gate;
-    int spare = c->n_sms - p.tiles * (TOP / RANKS) * (int)rows, fill = spare > 0 ? spare / (TOP / RANKS) : 0;
-    const bool four_bits = p.planes == 1 && p.down_planes == 1 && p.shared_planes == 1;
+    const bool four_bits = p.planes == 1 && p.down_planes == 1 && p.shared_planes == 1, many = rows > MANY_ROWS;
     const bool one = four_bits && p.units == WARPS * MOE_UNITS && p.down_units == DOWN_UNITS && p.shared_units <= WARPS && p.hidden <= ONE_HIDDEN;
-    const auto in = one ? k_expert_in<true> : k_expert_in<false>, out = one ? k_expert_out<true> : k_expert_out<false>;
-    const dim3 in_grid((unsigned)(p.tiles + fill), TOP / RANKS, rows), out_grid((unsigned)w->down->tiles, rows);
-    launch(c, in, in_grid, CTA, alone(c, in, in_grid, (size_t)2 * RANKS * WARPS * p.slot, LARGE), p);
+    const int ranks = many ? 1 : 2, spare = c->n_sms - p.tiles * (TOP / ranks) * (int)rows, fill = spare > 0 ? spare / (TOP / ranks) : 0;
+    const auto in = many ? (one ? k_expert_in<true, 1> : k_expert_in<false, 1>) : one ? k_expert_in<true, 2> : k_expert_in<false, 2>;
+    const auto out = many ? (one ? k_expert_out<true, 3> : k_expert_out<false, 3>) : one ? k_expert_out<true, 2> : k_expert_out<false, 2>;
+    const dim3 in_grid((unsigned)(p.tiles + fill), (unsigned)(TOP / ranks), rows), out_grid((unsigned)w->down->tiles, rows);
+    launch(c, in, in_grid, CTA, alone(c, in, in_grid, (size_t)2 * ranks * WARPS * p.slot, LARGE), p);
     p.out = {ws->x, ws->normed, ws->ss, next ? next->data : NULL, s->hidden, ws->pad_hidden};
     launch(c, out, out_grid, CTA, alone(c, out, out_grid, (size_t)WARPS * (p.down_slot + p.shared_slot), MIDDLE), p);
 }

@@ -9,7 +9,7 @@
  * columns are exact, so a row's result depends neither on other rows nor on how many there are; beyond, it is summed in one
  * order: group after group in a warp, then warp after warp.
  *
- * The kernels' instructions come from memory, too, once a layer, and that costs more than to execute them. So kernels have a form
+ * The kernels' instructions come from memory, too, once a layer, and less code is faster (SPEED.md). So kernels have a form
  * ONE for the usual case: one row, 4 bits, spans of just the units that a warp holds at once. It computes the same bits with a
  * third of the code; and what is done twice is a loop.
  */
@@ -157,28 +157,21 @@ template <int SETS> DI void unit_mul(float (&a)[SETS][2], const uint8_t *unit, c
 }
 
 /*
- * Units [0, n) of NT tiles, whose spans lie `stride` bytes apart from `slots` on (the last `n_tiles` times again, where NT are
- * more). The usual case, 4 bits and all MAXU units, has no branch, so that the chains of all tiles run side by side.
+ * a += units [0, n) of a tile's span. The usual case, 4 bits and all MAXU units, has no branch, so that their chains overlap. Tiles come
+ * one after another: side by side they are no faster for one row, and slower for eight, since that is more code.
  */
-template <int SETS, int NT, int MAXU>
-DI void units_mul(float (&a)[NT][SETS][2], const uint8_t *slots, size_t stride, int n_tiles, int planes, const unit_digits<SETS> (&f)[MAXU], int n, int lane)
+template <int SETS, int MAXU>
+DI void units_mul(float (&a)[SETS][2], const uint8_t *slot, int planes, const unit_digits<SETS> (&f)[MAXU], int n, int lane)
 {
-    const uint8_t *at[NT];
-#pragma unroll
-    for (int i = 0; i < NT; i++) at[i] = slots + (size_t)(i < n_tiles ? i : n_tiles - 1) * stride;
     if (planes == 1 && n >= MAXU) {
 #pragma unroll
-        for (int j = 0; j < MAXU; j++)
-#pragma unroll
-            for (int i = 0; i < NT; i++) unit_mul<SETS>(a[i], at[i] + j * UNIT, f[j], lane);
+        for (int j = 0; j < MAXU; j++) unit_mul<SETS>(a, slot + j * UNIT, f[j], lane);
         return;
     }
 #pragma unroll
     for (int j = 0; j < MAXU; j++) {
         if (j >= n) break;
-        for (int pl = 0; pl < planes; pl++)
-#pragma unroll
-            for (int i = 0; i < NT; i++) unit_mul<SETS>(a[i], at[i] + (j * planes + pl) * UNIT, f[j], lane);
+        for (int pl = 0; pl < planes; pl++) unit_mul<SETS>(a, slot + (j * planes + pl) * UNIT, f[j], lane);
     }
 }
 
