@@ -339,6 +339,23 @@ DI void page_append(const attn_params &p, const seq_view &s, uint8_t *keys, uint
     }
 }
 
+/* What the join needs of a part: values of 32 dimensions of all heads, and of one head the maximum and the sum. */
+DI void put_part(const attn_params &p, const float (&o)[2][4], float max, float sum, int part, int kv, int r, int warp, int lane)
+{
+    const int g = lane >> 2, t = lane & 3;
+    float *out = p.part + (((size_t)r * p.n_q + kv * 8) * MAX_SPLITS + part) * HEAD_DIM;
+#pragma unroll
+    for (int z = 0; z < 2; z++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            out[(size_t)(2 * t + (j & 1)) * MAX_SPLITS * HEAD_DIM + (2 * warp + z) * 16 + g + 8 * (j >> 1)] = o[z][j];
+    if (lane == 0) {
+        float *ms = p.part_ms + (((size_t)r * p.n_q + kv * 8 + warp) * MAX_SPLITS + part) * 2;
+        ms[0] = max;
+        ms[1] = sum;
+    }
+}
+
 /* One part of the pages of one row, for the eight query heads of a key-value head. */
 __global__ void __launch_bounds__(CTA) k_attn_part(const __grid_constant__ attn_params p)
 {
@@ -390,18 +407,7 @@ __global__ void __launch_bounds__(CTA) k_attn_part(const __grid_constant__ attn_
         __syncthreads();
         if (threadIdx.x == 0 && i + 1 + HALVES < halves) half_request(p, s, lo, i + 1 + HALVES, kv, ring, bars);
     }
-    const int g = lane >> 2, t = lane & 3;
-    float *out = p.part + (((size_t)r * p.n_q + kv * 8) * MAX_SPLITS + part) * HEAD_DIM;
-#pragma unroll
-    for (int z = 0; z < 2; z++)
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            out[(size_t)(2 * t + (j & 1)) * MAX_SPLITS * HEAD_DIM + (2 * warp + z) * 16 + g + 8 * (j >> 1)] = o[z][j];
-    if (lane == 0) {
-        float *ms = p.part_ms + (((size_t)r * p.n_q + kv * 8 + warp) * MAX_SPLITS + part) * 2;
-        ms[0] = max;
-        ms[1] = sum;
-    }
+    put_part(p, o, max, sum, part, kv, r, warp, lane);
 }
 
 /* Parts together, then the output gate; block: 64 dimensions of one head of one row. */

@@ -125,6 +125,16 @@ struct expert_params {
     stream_out out;
 };
 
+/* A warp asks for its part of gate and up of the chosen experts `of`, into slots one after another. */
+template <int RANKS> DI void experts_request(const expert_params &p, const int *of, int tile, span s, const uint8_t *slots, u32 bars)
+{
+    for (int i = 0; i < RANKS; i++) {
+        const size_t at = (size_t)of[i] * p.gate_expert + (size_t)tile * p.units * p.planes * UNIT;
+        span_load(p.gate + at, p.planes, s, slots + 2 * i * p.slot, bars + 16 * i);
+        span_load(p.up + at, p.planes, s, slots + (2 * i + 1) * p.slot, bars + 16 * i + 8);
+    }
+}
+
 /* Block: 16 inner columns of the experts of RANKS ranks of one row: two, or one where there are many rows, since more blocks then share a
  * multiprocessor. */
 template <bool ONE, int RANKS> __global__ void __launch_bounds__(CTA, RANKS == 1 ? 4 : 2) k_expert_in(const __grid_constant__ expert_params p)
@@ -158,12 +168,7 @@ template <bool ONE, int RANKS> __global__ void __launch_bounds__(CTA, RANKS == 1
     const float4 squares = rms_request(p.ss + (size_t)r * (p.hidden / 16), p.hidden / 16, 1, warp, lane);
     if (warp == WARPS - 1) top_experts(p.router + (size_t)r * p.ld_experts, p.n_experts, top, weight, lane);
     __syncthreads();
-    if (lane == 0)
-        for (int i = 0; i < RANKS; i++) {
-            const size_t at = (size_t)top[rank + i] * p.gate_expert + (size_t)tile * p.units * p.planes * UNIT;
-            span_load(p.gate + at, p.planes, s, slots + 2 * i * p.slot, bars + 16 * i);
-            span_load(p.up + at, p.planes, s, slots + (2 * i + 1) * p.slot, bars + 16 * i + 8);
-        }
+    if (lane == 0) experts_request<RANKS>(p, top + rank, tile, s, slots, bars);
     if (ONE) rms_finish_one(&rms, squares, p.hidden, p.eps, warp, lane);
     else rms_finish(&rms, squares, p.ss + (size_t)r * (p.hidden / 16), p.hidden / 16, 1, p.hidden, p.eps, warp, lane);
     const bool more = !ONE && s.hi - s.lo > MOE_UNITS;
