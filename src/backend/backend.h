@@ -148,9 +148,13 @@ struct backend_limits {
  * BORDER_FIXED, the recurrent and convolution state. The bytes are the backend's own form; only backends with the same
  * shape and `code` read them.
  */
-enum { BORDER_FIXED = -1 };
+enum { BORDER_FIXED = -1, BORDER_SLICE = 4 << 20 };
 struct border_source {
-    lily_status (*read)(void *ctx, int part, void *out, size_t n, struct lily_err *err); /* fills exactly n bytes */
+    /*
+     * Bytes [at, at + n) of a part: `at` is a multiple of BORDER_SLICE, n is that or what is left of the part. Each slice is read once,
+     * in any order, perhaps by several threads at once. Reading all of a part that is damaged fails.
+     */
+    lily_status (*read)(void *ctx, int part, size_t at, size_t n, void *out, struct lily_err *err);
     void *ctx;
 };
 
@@ -187,6 +191,13 @@ struct backend_ops {
 
     /* Copies the state at the present length, which must lie on the grid; KV pages are shared, not copied. Owned. */
     lily_status (*border_save)(struct backend *be, const struct seq *s, struct border **out, struct lily_err *err);
+    /*
+     * Both NULL where a state can be saved between passes only. seq_keep: the sequence's next prefill pass, which must reach beyond
+     * `length`, a multiple of 64 behind the present one, also keeps the state there, until it is reset or restored; LILY_ERR_MEMORY
+     * when there is no room. border_kept makes a border of it; *out is NULL when no pass has kept one. Owned.
+     */
+    lily_status (*seq_keep)(struct backend *be, struct seq *s, int length, struct lily_err *err);
+    lily_status (*border_kept)(struct backend *be, struct seq *s, struct border **out, struct lily_err *err);
     void (*border_restore)(struct backend *be, struct seq *s, const struct border *b);
     void (*border_free)(struct backend *be, struct border *b);
     size_t (*border_bytes)(const struct backend *be); /* memory of a border beside its shared pages */
@@ -197,8 +208,8 @@ struct backend_ops {
      * that both stand for the same tokens; they are equal bit for bit then, since both come from prefill. n*64 <= both lengths.
      */
     void (*seq_share)(struct backend *be, struct seq *s, const struct border *b, int n);
-    /* Copies a part to host memory: border_bytes or page_bytes of it. Changes nothing. */
-    lily_status (*border_export)(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err);
+    /* Copies n bytes of a part, which has border_bytes or page_bytes, from `at` on to host memory. Changes nothing. */
+    lily_status (*border_export)(struct backend *be, const struct border *b, int part, size_t at, size_t n, void *out, struct lily_err *err);
     /*
      * Makes a border of `length` tokens (a multiple of 64) from bytes: its first n_shared pages are those of `base` (borrowed;
      * NULL when 0), the others and the fixed state are read from src, part by part. LILY_ERR_MEMORY when there is no room; an

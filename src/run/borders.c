@@ -11,6 +11,8 @@
 #include "run/disk.h"
 #include "run/prefix.h"
 
+/* Bytes of a state that are copied for the disk at once: a request that comes waits for no more. */
+enum { SAVE_SLICE = 4 << 20 };
 /* Uses after which a state that is not used is worth half, and hits that count. */
 enum { HALF_LIFE = 64, MAX_HITS = 15 };
 /* Of a state beside its tokens and pages: the tree, the list, the heap's own; and what rounding to the system's pages costs. */
@@ -38,6 +40,8 @@ struct borders {
     unsigned long clock; /* ticks at every use */
     struct disk *disk;     /* owned; NULL: none */
     struct saved *saving;  /* the one that is being written */
+    uint8_t *part;         /* borrowed; its part that is being copied, of which there are `given` bytes; NULL: none */
+    size_t given;
     struct cache_counters counters;
     pthread_mutex_t lock; /* of the list and the tree while another thread may look */
 };
@@ -222,10 +226,12 @@ static void fetch(struct borders *b, const int32_t *ids, int n, int floor)
     for (;;) {
         int have = borders_depth(b, ids, n), length = disk_depth(b->disk, ids, n);
         if (length <= have || length <= floor) return;
-        struct disk_read read = {b->disk, ids, length};
-        const struct border_source source = {disk_read_part, &read};
+        struct disk_read *read = disk_read_begin(b->disk, ids, length);
+        const struct border_source source = {disk_read_part, read};
         struct lily_err err;
-        if (borders_import(b, ids, length, &source, &err) == LILY_OK) {
+        lily_status st = borders_import(b, ids, length, &source, &err);
+        disk_read_end(read);
+        if (st == LILY_OK) {
             struct prefix_node *node = prefix_find(b->tree, ids, length);
             if (node) ((struct saved *)prefix_value(node))->on_disk = DISK_KEPT;
             if (node) atomic_fetch_add(&b->counters.disk_read, 1);
@@ -250,10 +256,32 @@ int borders_restore(struct borders *b, struct seq *seq, const int32_t *ids, int 
     return prefix_length(node);
 }
 
+bool borders_keep_inside(const struct borders *b)
+{
+    return b->backend->ops->seq_keep != NULL;
+}
+
+lily_status borders_keep(struct borders *b, struct seq *seq, const int32_t *ids, int length, struct lily_err *err)
+{
+    lily_status st;
+    if (prefix_find(b->tree, ids, length) || b->fixed_bytes > b->budget || !make_room(b, ids, length)) return LILY_OK;
+    while ((st = b->backend->ops->seq_keep(b->backend, seq, length, err)) == LILY_ERR_MEMORY && drop_least(b)) {}
+    return st == LILY_ERR_MEMORY ? LILY_OK : st;
+}
+
+static lily_status take(struct borders *b, struct seq *seq, int length, struct border **out, struct lily_err *err)
+{
+    const struct backend_ops *ops = b->backend->ops;
+    if (ops->seq_length(seq) != length) return ops->border_kept(b->backend, seq, out, err);
+    lily_status st;
+    while ((st = ops->border_save(b->backend, seq, out, err)) == LILY_ERR_MEMORY && drop_least(b)) {}
+    return st;
+}
+
 lily_status borders_save(struct borders *b, struct seq *seq, const int32_t *ids, int length, struct lily_err *err)
 {
     const struct backend_ops *ops = b->backend->ops;
-    struct border *border;
+    struct border *border = NULL;
     struct prefix_node *node = length ? prefix_find(b->tree, ids, length) : NULL;
     if (node) {
         use(b, prefix_value(node));
@@ -262,9 +290,8 @@ lily_status borders_save(struct borders *b, struct seq *seq, const int32_t *ids,
     if (!length || b->fixed_bytes > b->budget || !make_room(b, ids, length)) return LILY_OK;
     int shared = prefix_common(b->tree, ids, length, &node);
     if (shared) ops->seq_share(b->backend, seq, ((struct saved *)prefix_value(node))->border, shared / GRID);
-    lily_status st;
-    while ((st = ops->border_save(b->backend, seq, &border, err)) == LILY_ERR_MEMORY && drop_least(b)) {}
-    if (st == LILY_ERR_MEMORY) return LILY_OK; /* a border is only a saving of time */
+    lily_status st = take(b, seq, length, &border, err);
+    if (st == LILY_ERR_MEMORY || (st == LILY_OK && !border)) return LILY_OK; /* a border is only a saving of time */
     LILY_TRY(st);
     add(b, border, ids, length);
     atomic_fetch_add(&b->counters.saved, 1);
@@ -311,19 +338,29 @@ static bool begin_save(struct borders *b)
     free(ids);
     best->on_disk = begun ? DISK_KEPT : DISK_REFUSED;
     if (begun) b->saving = best;
+    b->part = NULL;
     return true;
 }
 
-/* Gives the writer the next part. */
-static lily_status give_part(struct borders *b, int part, struct lily_err *err)
+/* Copies the next slice of a part; a whole one goes to the writer. */
+static lily_status give_slice(struct borders *b, int part, struct lily_err *err)
 {
-    void *to = disk_save_buffer(b->disk);
-    if (!to) { /* no memory: the save is over */
+    const struct backend_ops *ops = b->backend->ops;
+    size_t size = part == BORDER_FIXED ? ops->border_bytes(b->backend) : ops->page_bytes(b->backend);
+    if (!b->part) {
+        b->part = disk_save_buffer(b->disk);
+        b->given = 0;
+    }
+    if (!b->part) { /* no memory: the save is over */
         b->saving = NULL;
         return LILY_OK;
     }
-    lily_status st = b->backend->ops->border_export(b->backend, b->saving->border, part, to, err);
+    size_t n = size - b->given < SAVE_SLICE ? size - b->given : SAVE_SLICE;
+    lily_status st = ops->border_export(b->backend, b->saving->border, part, b->given, n, b->part + b->given, err);
     if (st == LILY_OK) {
+        b->given += n;
+        if (b->given < size) return LILY_OK;
+        b->part = NULL;
         disk_save_put(b->disk);
         return LILY_OK;
     }
@@ -346,7 +383,7 @@ lily_status borders_tend(struct borders *b, bool *more, struct lily_err *err)
     int part = disk_save_next(b->disk);
     if (part < BORDER_FIXED) return LILY_OK; /* the writer is busy, and says when it is not */
     *more = true;
-    return give_part(b, part, err);
+    return give_slice(b, part, err);
 }
 
 void borders_flush(struct borders *b, double ms)

@@ -34,7 +34,14 @@ struct cache_counters *borders_counters(struct borders *b);
 int borders_restore(struct borders *b, struct seq *seq, const int32_t *ids, int n, int floor);
 /* The length of the deepest one that is a proper prefix of ids; changes nothing. */
 int borders_depth(const struct borders *b, const int32_t *ids, int n);
-/* Saves the state of a sequence whose tokens are ids[0 … length-1]. Lack of memory is no failure: then nothing is saved. */
+/* Whether a pass can keep a state on its way: borders_keep. */
+bool borders_keep_inside(const struct borders *b);
+/* Lets the sequence's next prefill pass keep the state of ids[0 … length-1] inside it, for borders_save; not when that is saved already. */
+lily_status borders_keep(struct borders *b, struct seq *seq, const int32_t *ids, int length, struct lily_err *err);
+/*
+ * Saves the state of a sequence whose tokens are ids[0 … length-1], or the one that its last pass has kept. Lack of memory is no
+ * failure: then nothing is saved.
+ */
 lily_status borders_save(struct borders *b, struct seq *seq, const int32_t *ids, int length, struct lily_err *err);
 /* Makes a state of ids[0 … length-1] from bytes and keeps it. Lack of memory is no failure; an error of the source comes through. */
 lily_status borders_import(struct borders *b, const int32_t *ids, int length, const struct border_source *source, struct lily_err *err);

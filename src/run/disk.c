@@ -2,6 +2,7 @@
 #include "run/disk.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,41 +227,136 @@ void disk_set_aside(struct disk *d, const char *path, const char *why)
     buf_free(&to);
 }
 
-static void drop_users(struct disk *d, const struct disk_read *r, int part)
+/* The states of these tokens that need a part. */
+static void drop_users(struct disk *d, const int32_t *ids, int length, int part)
 {
-    int through = part == BORDER_FIXED ? r->length : (part + 1) * GRID;
+    int through = part == BORDER_FIXED ? length : (part + 1) * GRID;
     for (int i = d->n - 1; i >= 0; i--) {
         struct stored *s = d->list[i];
-        bool user = part == BORDER_FIXED ? prefix_length(s->node) == through && goes_through(s, r->ids, through)
-                                         : goes_through(s, r->ids, through);
+        bool user = part == BORDER_FIXED ? prefix_length(s->node) == through && goes_through(s, ids, through)
+                                         : goes_through(s, ids, through);
         if (!user || s->writing) continue;
         drop(d, s, true);
         if (i > d->n) i = d->n;
     }
 }
 
-lily_status disk_read_part(void *ctx, int part, void *out, size_t n, struct lily_err *err)
-{
-    const struct disk_read *r = ctx;
-    struct disk *d = r->disk;
-    char chain[CHAIN_HEX];
-    struct buf path = {0};
+/* One part's file, while its blocks are read. */
+struct part_read {
     struct state_reader reader;
-    chain_of(r->ids, part == BORDER_FIXED ? r->length : (part + 1) * GRID, chain);
-    disk_path(d, part == BORDER_FIXED ? 's' : 'p', chain, &path);
-    lily_status st = state_reader_open(buf_str(&path), d->key, &reader, NULL, err);
-    if (st == LILY_OK && strcmp(reader.id.chain, chain) != 0) {
-        state_reader_close(&reader);
-        st = err_set(err, LILY_ERR_FORMAT, "it holds other tokens than its name says");
+    bool open;
+    size_t left; /* bytes */
+};
+
+struct disk_read {
+    struct disk *disk;
+    const int32_t *ids; /* borrowed */
+    int length;
+    char (*chains)[CHAIN_HEX]; /* owned; (pages) up to the end of each */
+    pthread_mutex_t lock;      /* of what follows */
+    struct part_read *parts;   /* owned; (pages, and the fixed one) */
+    lily_status failed;        /* what happened first, and to which part */
+    int failed_part;
+    struct lily_err err;
+};
+
+struct disk_read *disk_read_begin(struct disk *d, const int32_t *ids, int length)
+{
+    struct disk_read *r = mem_new(sizeof *r);
+    int pages = length / GRID;
+    char chain[CHAIN_HEX] = "";
+    r->disk = d;
+    r->ids = ids;
+    r->length = length;
+    r->failed = LILY_OK;
+    r->chains = mem_new(sizeof *r->chains * (size_t)(pages + 1));
+    r->parts = mem_new(sizeof *r->parts * (size_t)(pages + 1));
+    pthread_mutex_init(&r->lock, NULL);
+    for (int i = 0; i < pages; i++) {
+        state_chain(chain, ids + i * GRID);
+        memcpy(r->chains[i], chain, sizeof chain);
     }
-    if (st == LILY_OK) st = state_reader_payload(&reader, out, n, err);
-    if (st != LILY_OK) {
-        atomic_fetch_add(&d->opt.counters->disk_errors, 1);
-        if (st == LILY_ERR_FORMAT) disk_set_aside(d, buf_str(&path), err->msg);
-        drop_users(d, r, part);
-    }
+    return r;
+}
+
+/* The name of a part's file. */
+static void part_path(const struct disk_read *r, int part, struct buf *out)
+{
+    bool fixed = part == BORDER_FIXED;
+    disk_path(r->disk, fixed ? 's' : 'p', r->chains[fixed ? r->length / GRID - 1 : part], out);
+}
+
+static lily_status open_part(const struct disk_read *r, int part, struct part_read *p, struct lily_err *err)
+{
+    const struct disk_options *o = &r->disk->opt;
+    size_t bytes = part == BORDER_FIXED ? o->fixed_bytes : o->page_bytes;
+    struct buf path = {0};
+    part_path(r, part, &path);
+    lily_status st = state_reader_open(buf_str(&path), r->disk->key, &p->reader, NULL, err);
     buf_free(&path);
+    LILY_TRY(st);
+    p->open = true;
+    p->left = bytes;
+    if (strcmp(p->reader.id.chain, r->chains[part == BORDER_FIXED ? r->length / GRID - 1 : part]) != 0)
+        LILY_FAIL(err, LILY_ERR_FORMAT, "it holds other tokens than its name says");
+    if (p->reader.payload != bytes) LILY_FAIL(err, LILY_ERR_FORMAT, "its payload has %zu bytes, expected %zu", p->reader.payload, bytes);
+    return LILY_OK;
+}
+
+static void close_part(struct part_read *p)
+{
+    if (p->open) state_reader_close(&p->reader);
+    p->open = false;
+}
+
+/* A block was read, or could not be. */
+static lily_status end_block(struct disk_read *r, int part, struct part_read *p, size_t n, lily_status st, struct lily_err *err)
+{
+    if (st == LILY_OK && (p->left -= n) == 0) {
+        st = state_reader_check(&p->reader, err);
+        close_part(p);
+    }
+    if (st != LILY_OK && r->failed == LILY_OK) {
+        r->failed = st;
+        r->failed_part = part;
+        r->err = *err;
+    }
     return st;
+}
+
+lily_status disk_read_part(void *ctx, int part, size_t at, size_t n, void *out, struct lily_err *err)
+{
+    struct disk_read *r = ctx;
+    struct part_read *p = &r->parts[part == BORDER_FIXED ? r->length / GRID : part];
+    pthread_mutex_lock(&r->lock);
+    lily_status st = p->open ? LILY_OK : open_part(r, part, p, err);
+    pthread_mutex_unlock(&r->lock);
+    if (st == LILY_OK) st = state_reader_block(&p->reader, at, n, out, err);
+    pthread_mutex_lock(&r->lock);
+    st = end_block(r, part, p, n, st, err);
+    pthread_mutex_unlock(&r->lock);
+    return st;
+}
+
+static void give_up_part(struct disk_read *r)
+{
+    struct disk *d = r->disk;
+    struct buf path = {0};
+    part_path(r, r->failed_part, &path);
+    atomic_fetch_add(&d->opt.counters->disk_errors, 1);
+    if (r->failed == LILY_ERR_FORMAT) disk_set_aside(d, buf_str(&path), r->err.msg);
+    drop_users(d, r->ids, r->length, r->failed_part);
+    buf_free(&path);
+}
+
+void disk_read_end(struct disk_read *r)
+{
+    for (int i = 0; i <= r->length / GRID; i++) close_part(&r->parts[i]);
+    if (r->failed != LILY_OK) give_up_part(r);
+    pthread_mutex_destroy(&r->lock);
+    free(r->parts);
+    free(r->chains);
+    free(r);
 }
 
 void disk_used(struct disk *d, const int32_t *ids, int length)
@@ -376,9 +472,9 @@ void disk_save_put(struct disk *d)
     if (page) state_chain(v->chain, v->ids + v->at);
     struct state_file_id id = next_file(d);
     size_t payload = page ? d->opt.page_bytes : d->opt.fixed_bytes;
-    state_file_seal(&id, page ? NULL : v->ids, payload, v->buffer);
+    if (!page) state_file_put_ids(&id, v->ids, v->buffer);
     disk_path(d, page ? 'p' : 's', v->chain, &d->path);
-    disk_writer_put(d->writer, buf_str(&d->path), v->buffer, state_file_bytes(&id, payload), !page);
+    disk_writer_put(d->writer, buf_str(&d->path), &id, payload, v->buffer, !page);
     v->buffer = NULL;
     if (page) v->at += GRID;
     else v->all_given = true;

@@ -23,6 +23,7 @@
 #include "run/cache_counters.h"
 
 struct disk;
+struct disk_read;
 
 struct disk_options {
     const char *dir; /* made when it is not there */
@@ -41,17 +42,14 @@ size_t disk_memory(const struct disk *d); /* bytes: the index, and the parts tha
 /* The length of the deepest whole state that is a proper prefix of ids; 0: none. */
 int disk_depth(const struct disk *d, const int32_t *ids, int n);
 
-/* A state that is being read; ctx of disk_read_part. */
-struct disk_read {
-    struct disk *disk;
-    const int32_t *ids; /* borrowed */
-    int length;
-};
+/* A state that is being read: ctx of disk_read_part, which any thread may call (backend.h, border_source). ids are borrowed until the end. */
+struct disk_read *disk_read_begin(struct disk *d, const int32_t *ids, int length);
+lily_status disk_read_part(void *ctx, int part, size_t at, size_t n, void *out, struct lily_err *err);
 /*
- * Reads a part (backend.h, border_source). LILY_ERR_FORMAT: it was damaged and is set aside; LILY_ERR_IO: it is gone. In both
- * cases the states that need it are no longer there.
+ * Frees it. Where a part failed with LILY_ERR_FORMAT it was damaged and is set aside, with LILY_ERR_IO it is gone; in both cases
+ * the states that need it are no longer there now.
  */
-lily_status disk_read_part(void *ctx, int part, void *out, size_t n, struct lily_err *err);
+void disk_read_end(struct disk_read *r);
 /* The state was used: it counts as newly used, also for the next process. */
 void disk_used(struct disk *d, const int32_t *ids, int length);
 

@@ -19,8 +19,9 @@ struct task {
     struct task *next;
     enum task_kind kind;
     char *path;    /* owned */
-    uint8_t *data; /* owned (mem_big); (n) */
-    size_t n;
+    struct state_file_id id;
+    uint8_t *file; /* owned (mem_big) */
+    size_t payload;
     bool last;
 };
 
@@ -39,7 +40,7 @@ struct disk_writer {
 
 static void free_task(struct task *t)
 {
-    mem_big_free(t->data, t->n);
+    mem_big_free(t->file, state_file_bytes(&t->id, t->payload));
     free(t->path);
     free(t);
 }
@@ -47,7 +48,10 @@ static void free_task(struct task *t)
 /* Without the lock. */
 static lily_status carry_out(const struct task *t, struct lily_err *err)
 {
-    if (t->kind == TASK_WRITE) return file_write_atomic(t->path, t->data, t->n, err);
+    if (t->kind == TASK_WRITE) {
+        state_file_seal(&t->id, t->payload, t->file);
+        return file_write_atomic(t->path, t->file, state_file_bytes(&t->id, t->payload), err);
+    }
     if (t->kind == TASK_REMOVE) (void)unlink(t->path);
     if (t->kind == TASK_TOUCH) (void)utimensat(AT_FDCWD, t->path, NULL, 0);
     return LILY_OK;
@@ -144,9 +148,9 @@ bool disk_writer_has_room(struct disk_writer *w)
     return room;
 }
 
-void disk_writer_put(struct disk_writer *w, const char *path, uint8_t *data, size_t n, bool last)
+void disk_writer_put(struct disk_writer *w, const char *path, const struct state_file_id *id, size_t payload, uint8_t *file, bool last)
 {
-    add(w, TASK_WRITE, path, (struct task){.data = data, .n = n, .last = last});
+    add(w, TASK_WRITE, path, (struct task){.id = *id, .file = file, .payload = payload, .last = last});
 }
 
 void disk_writer_remove(struct disk_writer *w, const char *path)

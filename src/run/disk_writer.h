@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
+#include "run/state_file.h"
 
 struct disk_writer;
 
@@ -20,8 +20,8 @@ void disk_writer_free(struct disk_writer *w); /* NULL is fine */
 
 /* Whether one more part may be given to it. */
 bool disk_writer_has_room(struct disk_writer *w);
-/* Writes a file atomically. data is moved (mem_big). `last`: the save is complete with it. */
-void disk_writer_put(struct disk_writer *w, const char *path, uint8_t *data, size_t n, bool last);
+/* Seals a file (state_file_seal) and writes it atomically. It is moved (mem_big). `last`: the save is complete with it. */
+void disk_writer_put(struct disk_writer *w, const char *path, const struct state_file_id *id, size_t payload, uint8_t *file, bool last);
 void disk_writer_remove(struct disk_writer *w, const char *path);
 /* Sets the file's time of change to now: that of its last use. */
 void disk_writer_touch(struct disk_writer *w, const char *path);

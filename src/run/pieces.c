@@ -31,7 +31,14 @@ static int next_border(const struct prompt_plan *p, int at)
 int plan_piece_end(const struct prompt_plan *p, int at)
 {
     int end = at + p->piece, next = next_border(p, at);
+    if (p->inside && next < p->n && next < end) next = next_border(p, next);
     return end < next ? end : next;
+}
+
+int plan_keeps(const struct prompt_plan *p, int at)
+{
+    int next = next_border(p, at);
+    return next < plan_piece_end(p, at) ? next : 0;
 }
 
 bool plan_saves(const struct prompt_plan *p, int at)

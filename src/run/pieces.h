@@ -15,9 +15,15 @@ struct prompt_plan {
     const int *marks; /* borrowed; (n_marks) rising positions before which a border is worth saving */
     int n_marks;
     int piece;        /* rows of a piece at most, a multiple of 64 */
+    bool inside;      /* a pass can keep one state on its way */
 };
-/* Where the piece that begins at `at` ends: at its full size, at a border worth saving, or at the end of the prompt. */
+/*
+ * Where the piece that begins at `at` ends: at its full size, at a border worth saving (the second one, if the first is kept on the
+ * way), or at the end of the prompt.
+ */
 int plan_piece_end(const struct prompt_plan *p, int at);
+/* The border inside that piece, to be kept on the way; 0: none. */
+int plan_keeps(const struct prompt_plan *p, int at);
 /* Whether the state after `at` tokens is worth saving. */
 bool plan_saves(const struct prompt_plan *p, int at);
 

@@ -171,14 +171,17 @@ static lily_status prefill(struct runner *r, int slot, int *read, struct lily_er
     struct model_runner *m = of(r);
     struct slot *at = &m->slots[slot];
     const struct job_spec *spec = at->spec;
-    struct prompt_plan plan = {spec->n_ids, spec->marks, spec->n_marks, model_backend(m->bundle->model)->limits.max_rows};
-    int end = plan_piece_end(&plan, at->lane.length), n = end - at->lane.length;
+    struct prompt_plan plan = {spec->n_ids, spec->marks, spec->n_marks, model_backend(m->bundle->model)->limits.max_rows,
+                               borders_keep_inside(m->borders)};
+    int end = plan_piece_end(&plan, at->lane.length), n = end - at->lane.length, keep = plan_keeps(&plan, at->lane.length);
     struct rows rows = {PHASE_PREFILL, at->lane.seq, spec->ids + at->lane.length, n, end == spec->n_ids ? logits_of(m, slot) : NULL, NULL};
     at->prefill = false;
+    if (keep) LILY_TRY(borders_keep(m->borders, at->lane.seq, spec->ids, keep, err));
     LILY_TRY(borders_reserve(m->borders, at->lane.seq, n, err));
     LILY_TRY(forward_rows(m->bundle->model, &rows, err));
     at->prefill = true;
     at->lane.length = end;
+    if (keep) LILY_TRY(borders_save(m->borders, at->lane.seq, spec->ids, keep, err));
     if (plan_saves(&plan, end)) LILY_TRY(borders_save(m->borders, at->lane.seq, spec->ids, end, err));
     if (end == spec->n_ids && at->verify) aside_verify(m->aside, spec->ids, spec->n_ids, logits_of(m, slot));
     *read = end;

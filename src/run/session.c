@@ -142,15 +142,17 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
     }
     LILY_TRY(check_ids(s, r->ids, r->n, err));
     restore_prefix(s, r);
-    struct prompt_plan plan = {r->n, r->marks, r->n_marks, s->piece};
+    struct prompt_plan plan = {r->n, r->marks, r->n_marks, s->piece, borders_keep_inside(s->borders)};
     int reused = s->length;
     *out = (struct sync_result){reused, 0};
     while (s->length < r->n) {
         if (r->cancel && atomic_load(r->cancel)) LILY_FAIL(err, LILY_ERR_CANCELLED, "stopped at token %d of %d", s->length, r->n);
         if (r->progress) r->progress(r->progress_ctx, s->length - reused, r->n - reused);
-        int end = plan_piece_end(&plan, s->length);
+        int end = plan_piece_end(&plan, s->length), keep = plan_keeps(&plan, s->length);
+        if (keep) LILY_TRY(borders_keep(s->borders, s->seq, r->ids, keep, err));
         LILY_TRY(run_rows(s, PHASE_PREFILL, r->ids + s->length, end - s->length, end == r->n, err));
         out->computed = s->length - reused;
+        if (keep) LILY_TRY(borders_save(s->borders, s->seq, r->ids, keep, err));
         if (plan_saves(&plan, s->length)) LILY_TRY(session_checkpoint(s, err));
     }
     if (r->progress) r->progress(r->progress_ctx, r->n - reused, r->n - reused);

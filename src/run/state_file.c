@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "spec/family.h"
@@ -63,19 +65,40 @@ static struct hash128 sum_head(const uint8_t *file, size_t n)
     return sum;
 }
 
-void state_file_seal(const struct state_file_id *id, const int32_t *ids, size_t payload, uint8_t *file)
+static size_t blocks_of(size_t payload)
+{
+    return (payload + BORDER_SLICE - 1) / BORDER_SLICE;
+}
+
+static struct hash128 sum_payload(const uint8_t *data, size_t n)
+{
+    struct buf sums = {0};
+    for (size_t at = 0; at < n; at += BORDER_SLICE) {
+        struct hash128 sum = hash128_of(data + at, n - at < BORDER_SLICE ? n - at : BORDER_SLICE);
+        buf_add(&sums, &sum, sizeof sum);
+    }
+    struct hash128 all = hash128_of(sums.data, sums.len);
+    buf_free(&sums);
+    return all;
+}
+
+void state_file_put_ids(const struct state_file_id *id, const int32_t *ids, uint8_t *file)
+{
+    memcpy(file + sizeof(struct head), ids, ids_bytes(id));
+}
+
+void state_file_seal(const struct state_file_id *id, size_t payload, uint8_t *file)
 {
     size_t at = state_file_payload_at(id);
     struct head h = {.version = STATE_VERSION, .kind = (uint32_t)id->kind, .length = (uint32_t)id->length, .payload = payload};
-    struct hash128 sum = hash128_of(file + at, payload);
-    h.n_ids = (uint32_t)(ids_bytes(id) / sizeof *ids);
+    struct hash128 sum = sum_payload(file + at, payload);
+    h.n_ids = (uint32_t)(ids_bytes(id) / sizeof(int32_t));
     h.payload_sum[0] = sum.lo;
     h.payload_sum[1] = sum.hi;
     memcpy(h.magic, magic, sizeof magic);
     memcpy(h.key, id->key, sizeof h.key);
     memcpy(h.chain, id->chain, sizeof h.chain);
     memcpy(file, &h, sizeof h);
-    if (h.n_ids) memcpy(file + sizeof h, ids, ids_bytes(id));
     sum = sum_head(file, at);
     h.head_sum[0] = sum.lo;
     h.head_sum[1] = sum.hi;
@@ -84,15 +107,16 @@ void state_file_seal(const struct state_file_id *id, const int32_t *ids, size_t 
 
 /* ---- reading ---- */
 
-static lily_status read_exactly(struct state_reader *r, void *out, size_t n, struct lily_err *err)
+static lily_status read_exactly(const struct state_reader *r, size_t at, void *out, size_t n, struct lily_err *err)
 {
     uint8_t *p = out;
     while (n) {
-        ssize_t got = read(r->fd, p, n);
+        ssize_t got = pread(r->fd, p, n, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) LILY_FAIL(err, LILY_ERR_FORMAT, "it cannot be read: %s", strerror(errno));
         if (got == 0) LILY_FAIL(err, LILY_ERR_FORMAT, "it ends %zu bytes too early", n);
         p += got;
+        at += (size_t)got;
         n -= (size_t)got;
     }
     return LILY_OK;
@@ -117,12 +141,12 @@ static lily_status read_head(struct state_reader *r, const char *key, struct buf
     struct stat sb;
     struct buf all = {0};
     if (fstat(r->fd, &sb) != 0 || !S_ISREG(sb.st_mode)) LILY_FAIL(err, LILY_ERR_FORMAT, "it is no regular file");
-    LILY_TRY(read_exactly(r, &h, sizeof h, err));
+    LILY_TRY(read_exactly(r, 0, &h, sizeof h, err));
     LILY_TRY(check_head(&h, key, (size_t)sb.st_size, err));
     size_t n_ids = sizeof(int32_t) * (size_t)h.n_ids;
     buf_reserve(&all, sizeof h + n_ids);
     memcpy(all.data, &h, sizeof h);
-    lily_status st = read_exactly(r, all.data + sizeof h, n_ids, err);
+    lily_status st = read_exactly(r, sizeof h, all.data + sizeof h, n_ids, err);
     struct hash128 sum = {0};
     if (st == LILY_OK) sum = sum_head((const uint8_t *)all.data, sizeof h + n_ids);
     if (st == LILY_OK && (sum.lo != h.head_sum[0] || sum.hi != h.head_sum[1]))
@@ -133,6 +157,8 @@ static lily_status read_head(struct state_reader *r, const char *key, struct buf
     memcpy(r->id.key, h.key, sizeof h.key);
     memcpy(r->id.chain, h.chain, sizeof h.chain);
     r->payload = (size_t)h.payload;
+    r->from = sizeof h + n_ids;
+    r->sums = mem_new(sizeof *r->sums * (blocks_of(r->payload) + 1));
     memcpy(r->sum, h.payload_sum, sizeof r->sum);
     return st;
 }
@@ -152,14 +178,16 @@ lily_status state_reader_open(const char *path, const char *key, struct state_re
     return st;
 }
 
-lily_status state_reader_payload(struct state_reader *r, void *out, size_t n, struct lily_err *err)
+lily_status state_reader_block(struct state_reader *r, size_t at, size_t n, void *out, struct lily_err *err)
 {
-    lily_status st = LILY_OK;
-    if (n != r->payload) st = err_set(err, LILY_ERR_FORMAT, "its payload has %zu bytes, expected %zu", r->payload, n);
-    if (st == LILY_OK) st = read_exactly(r, out, n, err);
-    state_reader_close(r);
-    LILY_TRY(st);
-    struct hash128 sum = hash128_of(out, n);
+    LILY_TRY(read_exactly(r, r->from + at, out, n, err));
+    r->sums[at / BORDER_SLICE] = hash128_of(out, n);
+    return LILY_OK;
+}
+
+lily_status state_reader_check(const struct state_reader *r, struct lily_err *err)
+{
+    struct hash128 sum = hash128_of(r->sums, sizeof *r->sums * blocks_of(r->payload));
     if (sum.lo != r->sum[0] || sum.hi != r->sum[1]) LILY_FAIL(err, LILY_ERR_FORMAT, "the sum of its content is wrong");
     return LILY_OK;
 }
@@ -167,5 +195,7 @@ lily_status state_reader_payload(struct state_reader *r, void *out, size_t n, st
 void state_reader_close(struct state_reader *r)
 {
     if (r->fd >= 0) close(r->fd);
+    free(r->sums);
     r->fd = -1;
+    r->sums = NULL;
 }

@@ -2,7 +2,8 @@
 """Measures what the prompt cache saves and holds; writes build/bench-cache.json and a table to stdout. Nothing is asserted.
 
 usage: turns.py [-m DIR] [--words N] [--memory MIB] [--settle S] [OPTION OF lily serve]...
-N is the length of the system prompt in words (5,950); MIB the budget of the memory's part (64; 0 leaves that part out). After S seconds
+N is the length of the system prompt in words: 5,950 are 6,000 tokens of the demo model, 1,062 are as many of a synthetic model, whose
+tokenizer is a stand-in; MIB the budget of the memory's part (64; 0 leaves that part out). After S seconds
 (1) without progress idle work is over; a slow model needs more than a piece of a prompt, or the writing of a state, takes.
 BUILD and LILY name what was built.
 """

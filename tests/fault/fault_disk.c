@@ -66,13 +66,14 @@ static int try_load(struct disk *d, const int32_t *t)
     static uint8_t got[FIXED];
     struct lily_err err;
     for (int length; (length = disk_depth(d, t, LENGTH + 1)) > 0;) {
-        struct disk_read r = {d, t, length};
+        struct disk_read *r = disk_read_begin(d, t, length);
         lily_status st = LILY_OK;
         for (int part = BORDER_FIXED; part < length / GRID && st == LILY_OK; part++) {
             int end = part == BORDER_FIXED ? length : (part + 1) * GRID, n = part == BORDER_FIXED ? FIXED : PAGE;
-            st = disk_read_part(&r, part, got, (size_t)n, &err);
+            st = disk_read_part(r, part, 0, (size_t)n, got, &err);
             for (int i = 0; i < n && st == LILY_OK; i++) assert_int_equal(got[i], byte_of(t, end, part == BORDER_FIXED ? 50 : part, i));
         }
+        disk_read_end(r);
         if (st == LILY_OK) return length;
         assert_int_not_equal(disk_depth(d, t, LENGTH + 1), length); /* it is gone from the index, so this ends */
     }

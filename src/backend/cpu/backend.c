@@ -123,11 +123,11 @@ static void seq_share(struct backend *be, struct seq *s, const struct border *b,
     state_seq_share(s, b, n);
 }
 
-static lily_status border_export(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err)
+static lily_status border_export(struct backend *be, const struct border *b, int part, size_t at, size_t n, void *out, struct lily_err *err)
 {
     (void)be;
     (void)err;
-    state_border_export(b, part, out);
+    memcpy(out, state_border_part(b, part) + at, n);
     return LILY_OK;
 }
 

@@ -199,10 +199,18 @@ void state_seq_share(struct seq *s, const struct border *b, int n)
     }
 }
 
-void state_border_export(const struct border *b, int part, void *out)
+const uint8_t *state_border_part(const struct border *b, int part)
 {
-    if (part == BORDER_FIXED) memcpy(out, b->recurrent, state_border_bytes(b->pool));
-    else memcpy(out, b->pages[part], b->pool->pages.page_bytes);
+    return part == BORDER_FIXED ? (const uint8_t *)b->recurrent : b->pages[part];
+}
+
+static lily_status read_part(const struct border_source *src, int part, size_t bytes, uint8_t *out, struct lily_err *err)
+{
+    for (size_t at = 0; at < bytes; at += BORDER_SLICE) {
+        size_t n = bytes - at < BORDER_SLICE ? bytes - at : BORDER_SLICE;
+        LILY_TRY(src->read(src->ctx, part, at, n, out + at, err));
+    }
+    return LILY_OK;
 }
 
 /* The parts that are read; the border is released by the caller when one cannot be. */
@@ -214,8 +222,8 @@ static lily_status import_parts(struct border *b, int first, const struct border
         if (!page) LILY_FAIL(err, LILY_ERR_MEMORY, "no KV page left for a saved state: %zu of %zu bytes are in use", p->used, p->budget);
         b->pages[b->n_pages++] = page;
     }
-    for (int i = first; i < b->n_pages; i++) LILY_TRY(src->read(src->ctx, i, (void *)(uintptr_t)b->pages[i], p->pages.page_bytes, err));
-    return src->read(src->ctx, BORDER_FIXED, b->recurrent, state_border_bytes(p), err);
+    for (int i = first; i < b->n_pages; i++) LILY_TRY(read_part(src, i, p->pages.page_bytes, (uint8_t *)(uintptr_t)b->pages[i], err));
+    return read_part(src, BORDER_FIXED, state_border_bytes(p), (uint8_t *)b->recurrent, err);
 }
 
 lily_status state_border_import(struct state_pool *p, const struct border_shape *shape, const struct border_source *src,

@@ -61,7 +61,7 @@ void state_border_free(struct border *b);
 size_t state_border_bytes(const struct state_pool *p);
 /* As in backend.h. */
 void state_seq_share(struct seq *s, const struct border *b, int n);
-void state_border_export(const struct border *b, int part, void *out);
+const uint8_t *state_border_part(const struct border *b, int part);
 struct border_source;
 struct border_shape {
     int length;                /* tokens, a multiple of 64 */

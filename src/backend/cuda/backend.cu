@@ -127,7 +127,8 @@ static void free_vector(struct backend *be, struct vector *v)
 
 static const struct backend_ops cuda_ops = {
     cuda_steps,   destroy,          cuda_load_matrix, cuda_free_matrix,    load_vector,       free_vector,        cuda_seq_new,
-    cuda_seq_free, cuda_seq_reset,  cuda_seq_length,  cuda_seq_reserve,    cuda_border_save,  cuda_border_restore, cuda_border_free,
+    cuda_seq_free, cuda_seq_reset,  cuda_seq_length,  cuda_seq_reserve,    cuda_border_save,  cuda_seq_keep,      cuda_border_kept,
+    cuda_border_restore, cuda_border_free,
     cuda_border_bytes, cuda_page_bytes, cuda_seq_share,  cuda_border_export,  cuda_border_import,
     cuda_pick_rules,   cuda_pick_take,  cuda_seq_fill,     cuda_measure,    NULL};
 

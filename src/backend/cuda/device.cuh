@@ -19,7 +19,7 @@ enum {
     DECODE_ROWS = 8,     /* rows of one decode pass through the weights */
     MAX_DECODE = 64,     /* rows of one decode batch */
     MAX_SEQS = 256,      /* sequences of one batch */
-    MOE_BLOCK = 32,      /* fewest tokens of an expert that go through the weights together, in prefill */
+    MOE_BLOCK = 16,      /* fewest tokens of an expert that go through the weights together, in prefill */
     MAX_SPLITS = 66,     /* parts of the keys in decode attention: of two key-value heads, one for each multiprocessor of an H200 */
 };
 
@@ -88,6 +88,8 @@ struct seq {
     int length;
     float *recurrent;        /* owned, device; (n_linear, n_gdn_v_heads, v 128, k 128), then the convolution (n_linear, 3, conv_dim) */
     float *conv;
+    float *kept;             /* owned, device; like recurrent, at kept_at tokens: of the pass that went over them. NULL: none */
+    int kept_at;
     pick_state *pick;        /* owned, device; NULL until pick_rules */
     u32 *seen;               /* owned, device */
     struct logit_bias *bias; /* owned, device */
@@ -108,6 +110,8 @@ struct seq_view {
     const int32_t *pages;
     pick_state *pick; /* NULL: the pass does not choose */
     int first, n;     /* rows of the batch */
+    float *keep, *keep_conv; /* where the states after keep_rows of them go, too; NULL: nowhere */
+    int keep_rows;
 };
 struct pass {
     int n_rows, n_seqs;
@@ -270,6 +274,8 @@ static void launch(struct cuda_backend *c, void (*kernel)(P...), dim3 grid, int 
 /* pack.cu */
 lily_status cuda_load_matrix(struct backend *be, const struct module_view *m, struct matrix **out, struct lily_err *err);
 void cuda_free_matrix(struct backend *be, struct matrix *m);
+enum { STAGING = 16 << 20 };
+lily_status cuda_need_staging(struct cuda_backend *c, struct lily_err *err); /* two pinned buffers of that size, for uploads */
 
 /* state.cu */
 lily_status state_pool_init(struct state_pool *p, const struct model_shape *shape, bool kv_bf16, size_t budget, struct lily_err *err);
@@ -280,13 +286,15 @@ void cuda_seq_reset(struct backend *be, struct seq *s);
 int cuda_seq_length(const struct seq *s);
 lily_status cuda_seq_reserve(struct backend *be, struct seq *s, int n, struct lily_err *err);
 lily_status cuda_border_save(struct backend *be, const struct seq *s, struct border **out, struct lily_err *err);
+lily_status cuda_seq_keep(struct backend *be, struct seq *s, int length, struct lily_err *err);
+lily_status cuda_border_kept(struct backend *be, struct seq *s, struct border **out, struct lily_err *err);
 void cuda_border_restore(struct backend *be, struct seq *s, const struct border *b);
 void cuda_border_free(struct backend *be, struct border *b);
 size_t cuda_border_bytes(const struct backend *be);
 lily_status cuda_seq_fill(struct backend *be, struct seq *s, int n, uint64_t seed, struct lily_err *err);
 size_t cuda_page_bytes(const struct backend *be);
 void cuda_seq_share(struct backend *be, struct seq *s, const struct border *b, int n);
-lily_status cuda_border_export(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err);
+lily_status cuda_border_export(struct backend *be, const struct border *b, int part, size_t at, size_t n, void *out, struct lily_err *err);
 lily_status cuda_border_import(struct backend *be, int length, const struct border *base, int n_shared, const struct border_source *src,
                                struct border **out, struct lily_err *err);
 

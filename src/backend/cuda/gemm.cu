@@ -250,8 +250,13 @@ void gemm_run(struct cuda_backend *c, gemm_params *p, int n_parts, int most_bloc
     run_plain(c, p, n_parts, 2, most_blocks);
 }
 
+bool gemm_takes_beside(const struct cuda_backend *c, const struct matrix *experts, const struct matrix *beside)
+{
+    return c->wgmma && experts->planes == 1 && beside->planes == 1 && experts->units == beside->units && experts->tiles == beside->tiles;
+}
+
 int gemm_expert_width(const struct cuda_backend *c, int planes, int mean)
 {
-    if (c->wgmma && planes == 1) return mean <= 20 ? 32 : 128;
+    if (c->wgmma && planes == 1) return mean <= 10 ? 16 : mean <= 20 ? 32 : 128;
     return mean <= 24 ? 32 : mean <= 96 ? 64 : 128;
 }

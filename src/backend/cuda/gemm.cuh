@@ -33,6 +33,14 @@ struct token_block {
     int expert, first, n;
 };
 
+/* An expert of the same shape that all rows go through; its tiles come first. */
+struct gemm_beside {
+    const uint8_t *w, *w2;
+    const u16 *x; /* rows in order, ldx as of the others; so is y */
+    void *y;
+    int n_rows;   /* 0: there is none */
+};
+
 struct gemm_params {
     struct gemm_part part[GEMM_PARTS];
     int units;
@@ -45,12 +53,15 @@ struct gemm_params {
     size_t expert_bytes;
     bool gather;    /* x rows are batch rows, to be found through slot_row; else slots */
     bool plain;     /* mma.sync, whatever the card has */
+    struct gemm_beside beside; /* of experts; gemm_takes_beside */
     int width;      /* tokens of a block at most */
 };
 
 /* Launches the parts. most_blocks: of experts. */
 void gemm_run(struct cuda_backend *c, gemm_params *p, int n_parts, int most_blocks);
 struct gemm_part gemm_part_of(const struct matrix *m, enum gemm_out kind, void *y, int ldy);
+/* Whether experts of these matrices can have a beside: their weights, its. */
+bool gemm_takes_beside(const struct cuda_backend *c, const struct matrix *experts, const struct matrix *beside);
 /* Tokens of an expert's block, for about `mean` tokens an expert. */
 int gemm_expert_width(const struct cuda_backend *c, int planes, int mean);
 /* gemm_wg.cu: parts of 4-bit matrices, on a card that has these products. */

@@ -31,15 +31,30 @@ DI u32 fma2_h(u32 a, u32 b, u32 c)
     return d;
 }
 
+/* 1024 twice, from where the compiler does not know it: as a constant it would cost an instruction wherever it is combined. */
+DI u32 thousand_h()
+{
+    u32 d;
+    asm("mov.b32 %0, 0x64006400;" : "=r"(d));
+    return d;
+}
+/* (w & mask) | base */
+template <u32 MASK> DI u32 masked_h(u32 w, u32 base)
+{
+    u32 d;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(w), "n"(MASK), "r"(base));
+    return d;
+}
+
 /* The codes in bits 0 … 3 and 16 … 19 as numbers: 1024 + q, less 1024. */
 DI u32 code2_h(u32 w)
 {
     u32 d;
-    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"((w & 0x000f000fu) | 0x64006400u), "r"(0x64006400u));
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(masked_h<0x000f000fu>(w, thousand_h())), "r"(0x64006400u));
     return d;
 }
 /* The codes in bits 4 … 7 and 20 … 23: 1024 + 16 q, divided. */
-DI u32 code2_h4(u32 w) { return fma2_h((w & 0x00f000f0u) | 0x64006400u, 0x2c002c00u, 0xd400d400u); }
+DI u32 code2_h4(u32 w) { return fma2_h(masked_h<0x00f000f0u>(w, thousand_h()), 0x2c002c00u, 0xd400d400u); }
 
 DI void mma16_h(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1)
 {

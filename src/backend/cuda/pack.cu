@@ -55,9 +55,7 @@ __global__ void k_pack(struct pack_job j)
     }
 }
 
-enum { STAGING = 16 << 20 };
-
-static lily_status need_staging(struct cuda_backend *c, struct lily_err *err)
+lily_status cuda_need_staging(struct cuda_backend *c, struct lily_err *err)
 {
     for (int i = 0; i < 2; i++) {
         if (c->staging[i]) continue;
@@ -136,7 +134,7 @@ lily_status cuda_load_matrix(struct backend *be, const struct module_view *v, st
     *out = NULL;
     CUDA_TRY(cudaSetDevice(c->device), "the card");
     LILY_TRY(check_source(v, err));
-    LILY_TRY(need_staging(c, err));
+    LILY_TRY(cuda_need_staging(c, err));
     struct matrix *m = (struct matrix *)calloc(1, sizeof *m);
     if (!m) LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for %s", v->weight.name);
     m->planes = v->bits / 4;

@@ -44,7 +44,13 @@ static void fill_rows(struct cuda_backend *c, const struct batch *b)
     p->n_seqs = b->n_seqs;
     for (int i = 0; i < b->n_seqs; i++) {
         const struct seq *s = b->seqs[i].seq;
-        p->seq[i] = (struct seq_view){s->recurrent, s->conv, s->device_pages, NULL, row, b->seqs[i].n};
+        const int keep = s->kept ? s->kept_at - s->length : 0;
+        p->seq[i] = (struct seq_view){s->recurrent, s->conv, s->device_pages, NULL, row, b->seqs[i].n, NULL, NULL, 0};
+        if (keep > 0 && keep <= b->seqs[i].n) {
+            p->seq[i].keep = s->kept;
+            p->seq[i].keep_conv = s->kept + shape_recurrent_floats(&c->base.shape);
+            p->seq[i].keep_rows = keep;
+        }
         for (int t = 0; t < b->seqs[i].n; t++, row++) {
             id[row] = b->ids[row];
             pos[row] = s->length + t;
@@ -74,7 +80,7 @@ static void fill_request(struct cuda_backend *c, const struct batch *b)
     q->n_seqs = b->n_seqs;
     for (int i = 0; i < b->n_seqs; i++) {
         struct seq *s = b->seqs[i].seq;
-        q->seq[i] = (struct seq_view){s->recurrent, s->conv, s->device_pages, b->choose ? s->pick : NULL, row, b->seqs[i].n};
+        q->seq[i] = (struct seq_view){s->recurrent, s->conv, s->device_pages, b->choose ? s->pick : NULL, row, b->seqs[i].n, NULL, NULL, 0};
         for (int t = 0; t < b->seqs[i].n; t++, row++) {
             q->id[row] = b->ids[row];
             q->pos[row] = s->length + t;
@@ -91,7 +97,7 @@ __global__ void k_feed(const volatile pass_requests *from, u32 *read, int32_t *i
     const u32 nth = *read;
     const volatile pass_request &q = from->ring[nth % REQUESTS];
     if (i < q.n_seqs) {
-        seq_view v;
+        seq_view v = {};
         v.recurrent = q.seq[i].recurrent;
         v.conv = q.seq[i].conv;
         v.pages = q.seq[i].pages;

@@ -154,35 +154,42 @@ template <int PLANES> DI void router_request(const router_params &p, u32 at, int
     }
 }
 
+/* d += codes x tokens, for a group of 64 columns and 8 N tokens, whose two parts lie x_bytes apart. */
+template <int PLANES, int N> DI void router_group(float (&d)[N][4], const uint8_t *u, u32 xs, u32 x_bytes, int gr, int lane)
+{
+    const int row = (lane & 7) + ((lane >> 4) << 3), half = (lane >> 3) & 1;
+    const uint4 l = *(const uint4 *)(u + gr * 512 + lane * 16), h = *(const uint4 *)(u + (PLANES - 1) * UNIT + gr * 512 + lane * 16);
+    const u32 lo[4] = {l.x, l.y, l.z, l.w}, hi[4] = {h.x, h.y, h.z, h.w};
+#pragma unroll
+    for (int m = 0; m < 4; m++) {
+        u32 a[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            a[i] = code2_h(lo[i] >> (4 * m));
+            if (PLANES == 2) a[i] = fma2_h(code2_h(hi[i] >> (4 * m)), 0x4c004c00u, a[i]);
+        }
+        const int chunk = (gr * 4 + m) * 2 + half;
+#pragma unroll
+        for (int part = 0; part < 2; part++)
+#pragma unroll
+            for (int j = 0; j < N / 2; j++) {
+                u32 b[4];
+                ldsm4(b, xs + part * x_bytes + (row + 16 * j) * (UNIT_COLS * 2) + ((chunk ^ (row & 7)) << 4));
+                mma16_h(d[2 * j], a[0], a[1], a[2], a[3], b[0], b[1]);
+                mma16_h(d[2 * j + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+            }
+    }
+}
+
 /* acc += scale * (codes x tokens) + bias * sums, for one unit. */
 template <int PLANES> DI void router_unit(float (&acc)[4][4], const uint8_t *u, u32 xs, const float *sums, int ld_sums, int lane)
 {
-    const int g = lane >> 2, t = lane & 3, row = (lane & 7) + ((lane >> 4) << 3), half = (lane >> 3) & 1;
+    const int g = lane >> 2, t = lane & 3;
     const uint2 sc = *(const uint2 *)(u + 1024 + g * 8), bi = *(const uint2 *)(u + 1088 + g * 8);
 #pragma unroll
     for (int gr = 0; gr < 2; gr++) {
-        const uint4 l = *(const uint4 *)(u + gr * 512 + lane * 16), h = *(const uint4 *)(u + (PLANES - 1) * UNIT + gr * 512 + lane * 16);
-        const u32 lo[4] = {l.x, l.y, l.z, l.w}, hi[4] = {h.x, h.y, h.z, h.w};
         float d[4][4] = {};
-#pragma unroll
-        for (int m = 0; m < 4; m++) {
-            u32 a[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                a[i] = code2_h(lo[i] >> (4 * m));
-                if (PLANES == 2) a[i] = fma2_h(code2_h(hi[i] >> (4 * m)), 0x4c004c00u, a[i]);
-            }
-            const int chunk = (gr * 4 + m) * 2 + half;
-#pragma unroll
-            for (int part = 0; part < 2; part++)
-#pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    u32 b[4];
-                    ldsm4(b, xs + part * RT_X + (row + 16 * j) * (UNIT_COLS * 2) + ((chunk ^ (row & 7)) << 4));
-                    mma16_h(d[2 * j], a[0], a[1], a[2], a[3], b[0], b[1]);
-                    mma16_h(d[2 * j + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
-                }
-        }
+        router_group<PLANES>(d, u, xs, RT_X, gr, lane);
         const float s0 = gr ? bf_hi(sc.x) : bf_lo(sc.x), s1 = gr ? bf_hi(sc.y) : bf_lo(sc.y);
         const float b0 = gr ? bf_hi(bi.x) : bf_lo(bi.x), b1 = gr ? bf_hi(bi.y) : bf_lo(bi.y);
 #pragma unroll
@@ -234,11 +241,75 @@ template <int PLANES> __global__ void __launch_bounds__(32 * RT_TILES) k_router(
         }
 }
 
+/*
+ * The same for few tokens, where one warp along all columns would be all that a multiprocessor has: block: 16 tokens and a tile, a
+ * warp every 16th unit of it. The products of the groups meet in shared memory and are added up in the same order.
+ */
+enum { RF_TOKENS = 16, RF_X = RF_TOKENS * UNIT_COLS * 2, RF_WARPS = 16, RF_GROUP = UNIT_ROWS * RF_TOKENS, RF_MOST = 1024 };
+
+static size_t few_bytes(int planes, int units)
+{
+    return (size_t)RF_WARPS * (planes * UNIT + 2 * RF_X) + (size_t)2 * units * RF_GROUP * sizeof(float);
+}
+
+template <int PLANES> __global__ void __launch_bounds__(32 * RF_WARPS) k_router_few(const __grid_constant__ router_params p)
+{
+    extern __shared__ __align__(128) uint8_t sm[];
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, tile = blockIdx.x, row0 = blockIdx.y * RF_TOKENS;
+    const uint8_t *weights = router_tile(p, tile);
+    uint8_t *mine = sm + warp * (PLANES * UNIT + 2 * RF_X);
+    const u32 w = smem_addr(mine), x = w + PLANES * UNIT;
+    float *products = (float *)(sm + RF_WARPS * (PLANES * UNIT + 2 * RF_X)); /* (groups, rows, tokens) */
+    pdl_launch();
+    for (int u = warp; u < p.units; u += RF_WARPS) {
+        for (int i = lane; i < PLANES * 72; i += 32) cp16(w + i * 16, weights + (size_t)u * PLANES * UNIT + i * 16, 16);
+        if (u == warp) pdl_wait();
+        for (int i = lane; i < 2 * RF_TOKENS * 16; i += 32) {
+            const int row = (i >> 4) & (RF_TOKENS - 1), chunk = i & 15, from = row0 + row < p.n_rows ? row0 + row : row0;
+            const u16 *at = (i >= RF_TOKENS * 16 ? p.rest : p.x) + (size_t)from * p.ld + u * UNIT_COLS + chunk * 8;
+            cp16(x + (i >> 4) * (UNIT_COLS * 2) + ((chunk ^ (row & 7)) << 4), at, 16);
+        }
+        cp_commit();
+        cp_wait<0>();
+        __syncwarp();
+#pragma unroll
+        for (int gr = 0; gr < 2; gr++) {
+            float d[2][4] = {}, *to = products + (2 * u + gr) * RF_GROUP + (lane >> 2) * RF_TOKENS + 2 * (lane & 3);
+            router_group<PLANES>(d, mine, x, RF_X, gr, lane);
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                *(float2 *)(to + 8 * j) = make_float2(d[j][0], d[j][1]);
+                *(float2 *)(to + 8 * j + 8 * RF_TOKENS) = make_float2(d[j][2], d[j][3]);
+            }
+        }
+        __syncwarp();
+    }
+    pdl_wait();
+    __syncthreads();
+    const int row = threadIdx.x / RF_TOKENS, token = row0 + threadIdx.x % RF_TOKENS, n = tile * 16 + row;
+    if (row >= UNIT_ROWS || token >= p.n_rows) return;
+    float acc = 0;
+#pragma unroll 8
+    for (int g = 0; g < 2 * p.units; g++) {
+        const u16 *of = (const u16 *)(weights + (size_t)(g >> 1) * PLANES * UNIT + 1024) + (row & 7) * 4 + (row >> 3) * 2 + (g & 1);
+        acc = fmaf(bf_f(of[32]), p.sum[(size_t)token * (p.ld / 64) + g], fmaf(bf_f(of[0]), products[g * RF_GROUP + threadIdx.x], acc));
+    }
+    if (tile < p.tiles - 1 && n < p.rows) p.y[(size_t)token * p.ldy + n] = acc;
+    else if (row == 0) p.y2[token] = acc;
+}
+
 static void route(struct cuda_backend *c, const struct matrix *m, const struct matrix *gate)
 {
     struct workspace *ws = &c->ws;
     router_params p = {m->data, gate->data, m->tile_bytes, ws->norm, ws->norm_rest, ws->norm_sum, ws->pad_hidden, m->units, m->tiles + 1, m->rows,
                        c->batch->n_rows, ws->router_p, ws->shared_gate_p, ws->ld_experts};
+    const size_t few = few_bytes(m->planes, m->units);
+    if (p.n_rows <= RF_MOST && few <= (size_t)c->max_shared) {
+        dim3 grid((unsigned)p.tiles, (unsigned)(p.n_rows + RF_TOKENS - 1) / RF_TOKENS);
+        if (m->planes == 1) launch(c, k_router_few<1>, grid, 32 * RF_WARPS, few, p);
+        else launch(c, k_router_few<2>, grid, 32 * RF_WARPS, few, p);
+        return;
+    }
     /* As many tiles a block as leave a block for every multiprocessor. */
     const int rows = (p.n_rows + RT_TOKENS - 1) / RT_TOKENS, parts = c->n_sms / rows > 1 ? c->n_sms / rows : 1, share = (p.tiles + parts - 1) / parts;
     const int tiles = share < RT_TILES ? share : RT_TILES;
@@ -363,26 +434,30 @@ __global__ void __launch_bounds__(CTA) k_combine(const __grid_constant__ combine
     }
     __syncthreads();
     const float gate = sigmoidf(p.shared_gate[r]);
-    for (int k = threadIdx.x * 2; k < p.hidden; k += CTA * 2) {
-        const u32 sh = *(const u32 *)(p.shared_out + r * p.hidden + k);
-        float2 x = *(float2 *)(p.x + r * p.hidden + k);
-        float a = gate * h_lo(sh), b = gate * h_hi(sh);
+    for (int k = threadIdx.x * 4; k < p.hidden; k += CTA * 4) { /* hidden is a multiple of 64 */
+        const uint2 sh = *(const uint2 *)(p.shared_out + r * p.hidden + k);
+        float4 *to = (float4 *)(p.x + r * p.hidden + k), x = *to;
+        uint2 v[TOP];
+#pragma unroll
+        for (int i = 0; i < TOP; i++) v[i] = *(const uint2 *)(p.expert_out + (size_t)slot[i] * p.hidden + k);
+        float a = gate * h_lo(sh.x), b = gate * h_hi(sh.x), c = gate * h_lo(sh.y), d = gate * h_hi(sh.y);
 #pragma unroll
         for (int i = 0; i < TOP; i++) {
-            const u32 v = *(const u32 *)(p.expert_out + (size_t)slot[i] * p.hidden + k);
-            a = fmaf(weight[i], h_lo(v), a);
-            b = fmaf(weight[i], h_hi(v), b);
+            a = fmaf(weight[i], h_lo(v[i].x), a);
+            b = fmaf(weight[i], h_hi(v[i].x), b);
+            c = fmaf(weight[i], h_lo(v[i].y), c);
+            d = fmaf(weight[i], h_hi(v[i].y), d);
         }
-        x.x = fmaf(1.0f / INNER_SCALE, a, x.x);
-        x.y = fmaf(1.0f / INNER_SCALE, b, x.y);
-        *(float2 *)(p.x + r * p.hidden + k) = x;
+        *to = make_float4(fmaf(1.0f / INNER_SCALE, a, x.x), fmaf(1.0f / INNER_SCALE, b, x.y), fmaf(1.0f / INNER_SCALE, c, x.z), fmaf(1.0f / INNER_SCALE, d, x.w));
     }
 }
 
-static void experts(struct cuda_backend *c, const struct moe_weights *w, struct gemm_part part, const struct matrix *m, const u16 *x, int ldx, bool gather)
+static void experts(struct cuda_backend *c, const struct moe_weights *w, struct gemm_part part, const struct matrix *m, const u16 *x, int ldx, bool gather,
+                    struct gemm_beside beside)
 {
     struct workspace *ws = &c->ws;
     gemm_params p = {};
+    p.beside = beside;
     int slots = c->batch->n_rows * TOP, most = slots < c->base.shape.n_experts ? slots : c->base.shape.n_experts;
     p.part[0] = part;
     p.units = m->units;
@@ -399,21 +474,30 @@ static void experts(struct cuda_backend *c, const struct moe_weights *w, struct 
     gemm_run(c, &p, 1, slots / p.width + most);
 }
 
+static void shared_expert(struct cuda_backend *c, const struct moe_weights *w)
+{
+    struct workspace *ws = &c->ws;
+    gemm_params in = {}, out = {};
+    in.part[0] = gemm_part_of(w->shared_gate_proj, GEMM_SILU, ws->shared, ws->pad_shared);
+    in.part[0].w2 = w->shared_up->data;
+    dense(c, &in, 1, ws->norm, NULL, ws->pad_hidden, w->shared_up->units);
+    out.part[0] = gemm_part_of(w->shared_down, GEMM_F16, ws->shared_out, c->base.shape.hidden);
+    dense(c, &out, 1, ws->shared, NULL, ws->pad_shared, w->shared_down->units);
+}
+
 void prefill_moe_experts(struct cuda_backend *c, const struct moe_weights *w)
 {
     struct workspace *ws = &c->ws;
     int hidden = c->base.shape.hidden;
     struct gemm_part part = gemm_part_of(w->gate, GEMM_SILU, ws->inner, ws->pad_expert);
     part.w2 = w->up->data;
-    experts(c, w, part, w->gate, ws->norm, ws->pad_hidden, true);
-    gemm_params shared = {};
-    shared.part[0] = gemm_part_of(w->shared_gate_proj, GEMM_SILU, ws->shared, ws->pad_shared);
-    shared.part[0].w2 = w->shared_up->data;
-    dense(c, &shared, 1, ws->norm, NULL, ws->pad_hidden, w->shared_up->units);
-    gemm_params down = {};
-    down.part[0] = gemm_part_of(w->shared_down, GEMM_F16, ws->shared_out, hidden);
-    dense(c, &down, 1, ws->shared, NULL, ws->pad_shared, w->shared_down->units);
-    experts(c, w, gemm_part_of(w->down, GEMM_F16, ws->expert_out, hidden), w->down, ws->inner, ws->pad_expert, false);
+    const bool beside = expert_planes(w) == 1 && gemm_takes_beside(c, w->up, w->shared_up) && gemm_takes_beside(c, w->down, w->shared_down) &&
+                        w->shared_gate_proj->planes == 1 && ws->pad_expert == ws->pad_shared;
+    struct gemm_beside in = {w->shared_gate_proj->data, w->shared_up->data, ws->norm, ws->shared, beside ? c->batch->n_rows : 0};
+    struct gemm_beside out = {w->shared_down->data, NULL, ws->shared, ws->shared_out, in.n_rows};
+    experts(c, w, part, w->gate, ws->norm, ws->pad_hidden, true, in);
+    if (!beside) shared_expert(c, w);
+    experts(c, w, gemm_part_of(w->down, GEMM_F16, ws->expert_out, hidden), w->down, ws->inner, ws->pad_expert, false, out);
     combine_params p = {ws->x, ws->expert_out, ws->shared_out, ws->shared_gate_p, ws->top_weight, ws->slot_of, hidden};
     launch(c, k_combine, dim3((unsigned)c->batch->n_rows), CTA, 0, p);
 }

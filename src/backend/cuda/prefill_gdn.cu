@@ -135,6 +135,14 @@ __global__ void k_gdn_gates(const __grid_constant__ gdn_params p)
     *a = -expf(p.a_log[h]) * softplus;
 }
 
+/* The three inputs of four channels before row n of the piece. */
+DI void keep_inputs(const gdn_params &p, const seq_view &s, int n, float *to, int ch)
+{
+    float4 v[3];
+    for (int j = 0; j < 3; j++) v[j] = conv_row(p, s, n - 3 + j, ch);
+    for (int j = 0; j < 3; j++) *(float4 *)(to + p.conv_at + (size_t)j * p.conv_dim + ch) = v[j];
+}
+
 /* What the next piece needs: the last three inputs of every channel. Runs after k_gdn_conv. */
 __global__ void k_conv_keep(const __grid_constant__ gdn_params p)
 {
@@ -143,9 +151,8 @@ __global__ void k_conv_keep(const __grid_constant__ gdn_params p)
     const int ch = 4 * (blockIdx.x * CTA + threadIdx.x);
     const seq_view &s = p.ps->seq[p.which];
     if (ch >= p.conv_dim) return;
-    float4 v[3];
-    for (int j = 0; j < 3; j++) v[j] = conv_row(p, s, s.n - 3 + j, ch);
-    for (int j = 0; j < 3; j++) *(float4 *)(s.conv + p.conv_at + (size_t)j * p.conv_dim + ch) = v[j];
+    if (s.keep) keep_inputs(p, s, s.keep_rows, s.keep_conv, ch);
+    keep_inputs(p, s, s.n, s.conv, ch);
 }
 
 /* ---- chunks, all at once ---- */
@@ -408,6 +415,15 @@ DI void scan_chunk(float (&S)[16][4], float (&o)[8][4], const scan_stage *st, in
     add_keys(S, x, smem_addr(st->k), lane);
 }
 
+DI void put_state(float *to, const float (&S)[16][4])
+{
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        *(float2 *)(to + 8 * j) = make_float2(S[j][0], S[j][1]);
+        *(float2 *)(to + 8 * GDN_DIM + 8 * j) = make_float2(S[j][2], S[j][3]);
+    }
+}
+
 /* Block: 32 value columns of one head, 16 a warp. */
 __global__ void __launch_bounds__(SCAN) k_gdn_scan(const __grid_constant__ gdn_params p)
 {
@@ -427,7 +443,8 @@ __global__ void __launch_bounds__(SCAN) k_gdn_scan(const __grid_constant__ gdn_p
         bulk_fence(); /* the chunks were stored by threads */
         for (int i = 0; i < SCAN_STAGES && i < chunks; i++) scan_request(p, &stage[i], bars + 8 * i, i, head, slice);
     }
-    float *state = s.recurrent + p.state_at + ((size_t)head * GDN_DIM + slice * SLICE + col) * GDN_DIM + t, S[16][4];
+    const size_t at = p.state_at + ((size_t)head * GDN_DIM + slice * SLICE + col) * GDN_DIM + t;
+    float *state = s.recurrent + at, S[16][4];
 #pragma unroll
     for (int j = 0; j < 16; j++) {
         const float2 a = *(const float2 *)(state + 8 * j), b = *(const float2 *)(state + 8 * GDN_DIM + 8 * j);
@@ -451,12 +468,9 @@ __global__ void __launch_bounds__(SCAN) k_gdn_scan(const __grid_constant__ gdn_p
                 const int row = chunk * CHUNK + 8 * j + t + (e & 1);
                 if (row < s.n) out[(size_t)row * ld + 8 * (e >> 1)] = o[j][e];
             }
+        if (s.keep && (chunk + 1) * CHUNK == s.keep_rows) put_state(s.keep + at, S);
     }
-#pragma unroll
-    for (int j = 0; j < 16; j++) {
-        *(float2 *)(state + 8 * j) = make_float2(S[j][0], S[j][1]);
-        *(float2 *)(state + 8 * GDN_DIM + 8 * j) = make_float2(S[j][2], S[j][3]);
-    }
+    put_state(state, S);
 }
 
 /* ---- gated norm ---- */

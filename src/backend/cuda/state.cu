@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <pthread.h>
+
 #include "backend/cuda/device.cuh"
 
 lily_status state_pool_init(struct state_pool *p, const struct model_shape *shape, bool kv_bf16, size_t budget, struct lily_err *err)
@@ -98,6 +100,12 @@ lily_status cuda_seq_new(struct backend *be, struct seq **out, struct lily_err *
     return LILY_OK;
 }
 
+static void forget_kept(struct seq *s)
+{
+    free_fixed(s->pool, s->kept);
+    s->kept = NULL;
+}
+
 void cuda_seq_free(struct backend *be, struct seq *s)
 {
     if (!s) return;
@@ -105,6 +113,7 @@ void cuda_seq_free(struct backend *be, struct seq *s)
     cudaStreamSynchronize(cuda_of(be)->stream);
     pages_unref(s->pool, s->pages, s->n_pages);
     free_fixed(s->pool, s->recurrent);
+    forget_kept(s);
     picks_forget(s);
     cudaFree(s->device_pages);
     free(s->pages);
@@ -115,6 +124,7 @@ void cuda_seq_reset(struct backend *be, struct seq *s)
 {
     cudaSetDevice(cuda_of(be)->device);
     pages_unref(s->pool, s->pages, s->n_pages);
+    forget_kept(s);
     s->n_pages = 0;
     s->length = 0;
     cudaMemsetAsync(s->recurrent, 0, fixed_bytes(s->pool), cuda_of(be)->stream);
@@ -164,30 +174,54 @@ lily_status cuda_seq_reserve(struct backend *be, struct seq *s, int n, struct li
     return send_pages(c, s, err);
 }
 
+/* A border of the sequence's first `length` tokens; `fixed`, the state there, is moved, unless there is no memory. */
+static lily_status border_of(const struct seq *s, int length, float *fixed, struct border **out, struct lily_err *err)
+{
+    const int n = length / GRID;
+    struct border *b = (struct border *)calloc(1, sizeof *b);
+    int32_t *pages = (int32_t *)calloc((size_t)n + 1, sizeof *pages);
+    if (!b || !pages) {
+        free(pages);
+        free(b);
+        LILY_FAIL(err, LILY_ERR_MEMORY, "no memory for a border");
+    }
+    for (int i = 0; i < n; i++) s->pool->refs[pages[i] = s->pages[i]]++;
+    *b = (struct border){s->pool, pages, n, length, fixed};
+    *out = b;
+    return LILY_OK;
+}
+
 lily_status cuda_border_save(struct backend *be, const struct seq *s, struct border **out, struct lily_err *err)
 {
     struct cuda_backend *c = cuda_of(be);
+    float *fixed = NULL;
     *out = NULL;
     if (s->length % GRID) LILY_FAIL(err, LILY_ERR_USAGE, "a border at token %d: expected a multiple of %d", s->length, GRID);
     CUDA_TRY(cudaSetDevice(c->device), "the card");
-    struct border *b = (struct border *)calloc(1, sizeof *b);
-    int n = s->length / GRID;
-    int32_t *pages = (int32_t *)calloc((size_t)n + 1, sizeof *pages);
-    float *fixed = NULL;
-    lily_status st = b && pages ? alloc_fixed(s->pool, &fixed, err) : err_set(err, LILY_ERR_MEMORY, "no memory for a border");
-    if (st == LILY_OK) {
-        cudaError_t e = cudaMemcpyAsync(fixed, s->recurrent, fixed_bytes(s->pool), cudaMemcpyDeviceToDevice, c->stream);
-        if (e != cudaSuccess) st = cuda_failed(e, "a border", err);
-    }
-    if (st != LILY_OK) {
-        free_fixed(s->pool, fixed);
-        free(pages);
-        free(b);
-        return st;
-    }
-    for (int i = 0; i < n; i++) s->pool->refs[pages[i] = s->pages[i]]++;
-    *b = (struct border){s->pool, pages, n, s->length, fixed};
-    *out = b;
+    LILY_TRY(alloc_fixed(s->pool, &fixed, err));
+    cudaError_t e = cudaMemcpyAsync(fixed, s->recurrent, fixed_bytes(s->pool), cudaMemcpyDeviceToDevice, c->stream);
+    lily_status st = e == cudaSuccess ? border_of(s, s->length, fixed, out, err) : cuda_failed(e, "a border", err);
+    if (st != LILY_OK) free_fixed(s->pool, fixed);
+    return st;
+}
+
+lily_status cuda_seq_keep(struct backend *be, struct seq *s, int length, struct lily_err *err)
+{
+    if (length % GRID || length <= s->length)
+        LILY_FAIL(err, LILY_ERR_USAGE, "a state kept at token %d: expected a multiple of %d beyond %d", length, GRID, s->length);
+    CUDA_TRY(cudaSetDevice(cuda_of(be)->device), "the card");
+    if (!s->kept) LILY_TRY(alloc_fixed(s->pool, &s->kept, err));
+    s->kept_at = length;
+    return LILY_OK;
+}
+
+lily_status cuda_border_kept(struct backend *be, struct seq *s, struct border **out, struct lily_err *err)
+{
+    (void)be;
+    *out = NULL;
+    if (!s->kept || s->kept_at > s->length) return LILY_OK;
+    LILY_TRY(border_of(s, s->kept_at, s->kept, out, err));
+    s->kept = NULL;
     return LILY_OK;
 }
 
@@ -198,6 +232,7 @@ void cuda_border_restore(struct backend *be, struct seq *s, const struct border 
     cudaSetDevice(c->device);
     for (int i = 0; i < b->n_pages; i++) s->pool->refs[b->pages[i]]++;
     pages_unref(s->pool, s->pages, s->n_pages);
+    forget_kept(s);
     s->n_pages = 0;
     s->length = b->length;
     /* A failure here shows at the end of the next pass. */
@@ -272,27 +307,78 @@ void cuda_seq_share(struct backend *be, struct seq *s, const struct border *b, i
     send_pages(c, s, &err);
 }
 
-lily_status cuda_border_export(struct backend *be, const struct border *b, int part, void *out, struct lily_err *err)
+lily_status cuda_border_export(struct backend *be, const struct border *b, int part, size_t at, size_t n, void *out, struct lily_err *err)
 {
     struct cuda_backend *c = cuda_of(be);
     const struct state_pool *p = b->pool;
-    const void *from = part == BORDER_FIXED ? (const void *)b->recurrent : p->region + (size_t)b->pages[part] * p->page_bytes;
+    const uint8_t *from = part == BORDER_FIXED ? (const uint8_t *)b->recurrent : p->region + (size_t)b->pages[part] * p->page_bytes;
     CUDA_TRY(cudaSetDevice(c->device), "the card");
-    CUDA_TRY(cudaMemcpyAsync(out, from, part == BORDER_FIXED ? fixed_bytes(p) : p->page_bytes, cudaMemcpyDeviceToHost, c->stream), "copying a saved state");
+    CUDA_TRY(cudaMemcpyAsync(out, from + at, n, cudaMemcpyDeviceToHost, c->stream), "copying a saved state");
     CUDA_TRY(cudaStreamSynchronize(c->stream), "copying a saved state");
     return LILY_OK;
 }
 
-/* One part from the source to the card, through host memory of its size. */
-static lily_status import_part(struct cuda_backend *c, const struct border_source *src, int part, void *to, size_t n, void *host, struct lily_err *err)
+/*
+ * Parts of a saved state on their way to the card: a thread reads a slice into its own pinned memory and sends it, then the next.
+ * The source is what takes the time.
+ */
+enum { IMPORT_THREADS = 8, SLICES = STAGING / BORDER_SLICE };
+
+struct import_job {
+    struct cuda_backend *c;
+    const struct border *b;
+    const struct border_source *src;
+    int first, n_fixed, per_page, n; /* first page; slices of the fixed part, of a page, of all */
+    pthread_mutex_t lock;            /* of what follows */
+    int next;
+    lily_status st;
+    struct lily_err err;
+};
+
+struct import_thread {
+    pthread_t thread;
+    struct import_job *job;
+    uint8_t *slice; /* borrowed, pinned; (BORDER_SLICE) */
+};
+
+static lily_status import_slice(struct import_job *j, int k, uint8_t *slice, cudaEvent_t sent, struct lily_err *err)
 {
-    LILY_TRY(src->read(src->ctx, part, host, n, err));
-    CUDA_TRY(cudaMemcpyAsync(to, host, n, cudaMemcpyHostToDevice, c->stream), "copying a saved state");
-    CUDA_TRY(cudaStreamSynchronize(c->stream), "copying a saved state");
+    const struct state_pool *p = j->b->pool;
+    const bool fixed = k < j->n_fixed;
+    const int part = fixed ? BORDER_FIXED : j->first + (k - j->n_fixed) / j->per_page;
+    const size_t at = (size_t)(fixed ? k : (k - j->n_fixed) % j->per_page) * BORDER_SLICE, bytes = fixed ? fixed_bytes(p) : p->page_bytes;
+    const size_t n = bytes - at < (size_t)BORDER_SLICE ? bytes - at : (size_t)BORDER_SLICE;
+    uint8_t *to = fixed ? (uint8_t *)j->b->recurrent : p->region + (size_t)j->b->pages[part] * p->page_bytes;
+    CUDA_TRY(cudaEventSynchronize(sent), "copying a saved state");
+    LILY_TRY(j->src->read(j->src->ctx, part, at, n, slice, err));
+    CUDA_TRY(cudaMemcpyAsync(to + at, slice, n, cudaMemcpyHostToDevice, j->c->stream), "copying a saved state");
+    CUDA_TRY(cudaEventRecord(sent, j->c->stream), "copying a saved state");
     return LILY_OK;
 }
 
-static lily_status import_parts(struct cuda_backend *c, struct border *b, int first, const struct border_source *src, void *host, struct lily_err *err)
+static void *import_slices(void *arg)
+{
+    const struct import_thread *t = (const struct import_thread *)arg;
+    struct import_job *j = t->job;
+    struct lily_err err = {};
+    cudaEvent_t sent = NULL;
+    cudaSetDevice(j->c->device);
+    cudaError_t e = cudaEventCreateWithFlags(&sent, cudaEventDisableTiming);
+    lily_status st = e == cudaSuccess ? LILY_OK : cuda_failed(e, "an event", &err);
+    for (;;) {
+        pthread_mutex_lock(&j->lock);
+        if (st != LILY_OK && j->st == LILY_OK) j->st = st, j->err = err;
+        const int k = j->st == LILY_OK && j->next < j->n ? j->next++ : -1;
+        pthread_mutex_unlock(&j->lock);
+        if (k < 0) break;
+        st = import_slice(j, k, t->slice, sent, &err);
+    }
+    if (sent) cudaEventSynchronize(sent); /* the memory is somebody else's afterwards */
+    if (sent) cudaEventDestroy(sent);
+    return NULL;
+}
+
+static lily_status import_parts(struct cuda_backend *c, struct border *b, int first, const struct border_source *src, struct lily_err *err)
 {
     struct state_pool *p = b->pool;
     for (int n = b->length / GRID; b->n_pages < n;) {
@@ -300,9 +386,18 @@ static lily_status import_parts(struct cuda_backend *c, struct border *b, int fi
         if (page < 0) LILY_FAIL(err, LILY_ERR_MEMORY, "no KV page left for a saved state: %zu of %zu bytes are in use", p->used, p->budget);
         b->pages[b->n_pages++] = page;
     }
-    for (int i = first; i < b->n_pages; i++)
-        LILY_TRY(import_part(c, src, i, p->region + (size_t)b->pages[i] * p->page_bytes, p->page_bytes, host, err));
-    return import_part(c, src, BORDER_FIXED, b->recurrent, fixed_bytes(p), host, err);
+    LILY_TRY(cuda_need_staging(c, err));
+    struct import_job j = {c, b, src, first, (int)((fixed_bytes(p) + BORDER_SLICE - 1) / BORDER_SLICE), (int)((p->page_bytes + BORDER_SLICE - 1) / BORDER_SLICE),
+                           0, PTHREAD_MUTEX_INITIALIZER, 0, LILY_OK, {}};
+    j.n = j.n_fixed + (b->n_pages - first) * j.per_page;
+    struct import_thread threads[IMPORT_THREADS];
+    int started = 1;
+    for (int i = 0; i < IMPORT_THREADS; i++) threads[i] = {pthread_t(), &j, c->staging[i / SLICES] + (size_t)(i % SLICES) * BORDER_SLICE};
+    while (started < IMPORT_THREADS && started < j.n && pthread_create(&threads[started].thread, NULL, import_slices, &threads[started]) == 0) started++;
+    import_slices(&threads[0]);
+    while (--started > 0) pthread_join(threads[started].thread, NULL);
+    if (j.st != LILY_OK) *err = j.err;
+    return j.st;
 }
 
 lily_status cuda_border_import(struct backend *be, int length, const struct border *base, int n_shared, const struct border_source *src,
@@ -314,22 +409,18 @@ lily_status cuda_border_import(struct backend *be, int length, const struct bord
     if (length % GRID || length < 0 || n_shared * GRID > length)
         LILY_FAIL(err, LILY_ERR_USAGE, "a saved state of %d tokens: expected a multiple of %d", length, GRID);
     CUDA_TRY(cudaSetDevice(c->device), "the card");
-    size_t most = p->page_bytes > fixed_bytes(p) ? p->page_bytes : fixed_bytes(p);
     struct border *b = (struct border *)calloc(1, sizeof *b);
     int32_t *pages = (int32_t *)calloc((size_t)length / GRID + 1, sizeof *pages);
-    void *host = malloc(most);
     float *fixed = NULL;
-    lily_status st = b && pages && host ? alloc_fixed(p, &fixed, err) : err_set(err, LILY_ERR_MEMORY, "no memory for a saved state");
+    lily_status st = b && pages ? alloc_fixed(p, &fixed, err) : err_set(err, LILY_ERR_MEMORY, "no memory for a saved state");
     if (st != LILY_OK) {
         free(pages);
         free(b);
-        free(host);
         return st;
     }
     *b = (struct border){p, pages, 0, length, fixed};
     for (int i = 0; i < n_shared; i++) p->refs[pages[b->n_pages++] = base->pages[i]]++;
-    st = import_parts(c, b, n_shared, src, host, err);
-    free(host);
+    st = import_parts(c, b, n_shared, src, err);
     if (st == LILY_OK) *out = b;
     else cuda_border_free(be, b);
     return st;

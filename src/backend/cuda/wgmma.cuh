@@ -42,6 +42,7 @@ template <int N> DI void regs_take() { asm volatile("setmaxnreg.inc.sync.aligned
 #define WG_D64(i) WG_D32(i), WG_D32(i + 32)
 #define WG_D48 WG_D32(0), WG_D16(32)
 #define WG_D128 WG_D64(0), WG_D64(64)
+#define WG_R00 "%0,%1,%2,%3,%4,%5,%6,%7"
 #define WG_R0 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define WG_R1 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define WG_R2 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
@@ -60,6 +61,7 @@ template <int N> DI void regs_take() { asm volatile("setmaxnreg.inc.sync.aligned
                      : OUT                                                                                             \
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                            \
     }
+WG_RS(16, WG_R00, WG_D8(0), "%8,%9,%10,%11", "%12")
 WG_RS(32, WG_R0, WG_D16(0), "%16,%17,%18,%19", "%20")
 WG_RS(64, WG_R0 WG_R1, WG_D32(0), "%32,%33,%34,%35", "%36")
 WG_RS(96, WG_R0 WG_R1 WG_R2, WG_D48, "%48,%49,%50,%51", "%52")

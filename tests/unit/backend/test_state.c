@@ -32,13 +32,13 @@ struct source {
     int fails, reads;
 };
 
-static lily_status read_part(void *ctx, int part, void *out, size_t n, struct lily_err *err)
+static lily_status read_part(void *ctx, int part, size_t at, size_t n, void *out, struct lily_err *err)
 {
     struct source *s = ctx;
     s->reads++;
     if (part == s->fails) LILY_FAIL(err, LILY_ERR_IO, "part %d cannot be read", part);
     assert_int_equal(n, part == BORDER_FIXED ? state_border_bytes(s->from->pool) : s->from->pool->pages.page_bytes);
-    state_border_export(s->from, part, out);
+    memcpy(out, state_border_part(s->from, part) + at, n);
     return LILY_OK;
 }
 

@@ -66,16 +66,18 @@ static bool save(struct disk *d, const int32_t *ids, int length)
 static lily_status load(struct disk *d, const int32_t *ids, int length)
 {
     struct lily_err err;
-    struct disk_read r = {d, ids, length};
+    struct disk_read *r = disk_read_begin(d, ids, length);
     uint8_t got[FIXED], expected[FIXED];
-    for (int part = BORDER_FIXED; part < length / GRID; part++) {
+    lily_status st = LILY_OK;
+    for (int part = BORDER_FIXED; part < length / GRID && st == LILY_OK; part++) {
         size_t n = part == BORDER_FIXED ? FIXED : PAGE;
-        lily_status st = disk_read_part(&r, part, got, n, &err);
-        if (st != LILY_OK) return st;
+        st = disk_read_part(r, part, 0, n, got, &err);
+        if (st != LILY_OK) continue;
         fill_part(ids, length, part, expected);
         assert_memory_equal(got, expected, n);
     }
-    return LILY_OK;
+    disk_read_end(r);
+    return st;
 }
 
 static void folder(const char *key, struct buf *out)

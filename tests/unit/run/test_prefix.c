@@ -153,20 +153,22 @@ static void test_pieces(void **state)
         int marks[60], n_marks = draw(60), n = 1 + draw(20000), saved = 0;
         for (int i = 0; i < n_marks; i++) marks[i] = (i ? marks[i - 1] : 0) + draw(n / 30 + 2);
         while (n_marks && marks[n_marks - 1] > n) n_marks--;
-        struct prompt_plan p = {n, marks, n_marks, GRID * (1 + draw(8))};
+        struct prompt_plan p = {n, marks, n_marks, GRID * (1 + draw(8)), draw(2)};
         for (int at = 0, end; at < n; at = end) {
+            const int keep = plan_keeps(&p, at), last = grid_below(n);
             end = plan_piece_end(&p, at);
             assert_true(end > at && end <= n && end - at <= p.piece && (end == n || end % GRID == 0));
-            if (plan_saves(&p, end)) saved++;
-            if (end == grid_below(n) && end) assert_true(plan_saves(&p, end));
-            if (at < grid_below(n)) assert_true(end <= grid_below(n)); /* it is a place where a piece ends */
-            if (n_marks && at < grid_below(marks[0])) assert_true(end <= grid_below(marks[0]));
+            if (keep) assert_true(p.inside && keep > at && keep < end && plan_saves(&p, keep));
+            saved += plan_saves(&p, end) + (keep > 0);
+            if (end == last && end) assert_true(plan_saves(&p, end));
+            if (at < last) assert_true(end <= last || keep == last); /* it is a place where a piece ends, or that is kept */
+            if (n_marks && at < grid_below(marks[0])) assert_true(end <= grid_below(marks[0]) || keep == grid_below(marks[0]));
         }
         assert_true(saved <= 2 * (n / 1024 + 1) + 16);
     }
     /* An identical prompt, and one that parts behind a mark, read at most 64 tokens again. */
     const int marks[] = {100, 200, 200, 1000};
-    const struct prompt_plan p = {1000, marks, 4, 512};
+    const struct prompt_plan p = {1000, marks, 4, 512, false};
     const int borders[] = {64, 192, 960};
     for (int at = 0, i = 0; at < 1000; at = plan_piece_end(&p, at)) {
         if (!plan_saves(&p, at)) continue;
@@ -174,6 +176,13 @@ static void test_pieces(void **state)
         i++;
         assert_true(at != 960 || i == 3);
     }
+    /* With one state kept on the way, every second border is no end of a piece. */
+    const struct prompt_plan q = {1000, marks, 4, 1024, true};
+    assert_int_equal(plan_keeps(&q, 0), 64);
+    assert_int_equal(plan_piece_end(&q, 0), 192);
+    assert_int_equal(plan_keeps(&q, 192), 960);
+    assert_int_equal(plan_piece_end(&q, 192), 1000);
+    assert_int_equal(plan_keeps(&q, 960), 0);
 }
 
 int main(void)
