@@ -75,7 +75,7 @@ def test_A1():
     second = first + [message(a), user("and now?")]
     b = chat(second)
     assert cache(b)["reused"] >= a["usage"]["prompt_tokens"] - 8 - 64, (cache(b), a["usage"])
-    assert b["lily"]["timings"]["prefill_ms"] < 0.15 * a["lily"]["timings"]["prefill_ms"], (a["lily"], b["lily"])
+    assert cache(b)["computed"] < 0.1 * cache(a)["computed"], (a["lily"], b["lily"])
     same_cold(second, b)
 
 
@@ -198,7 +198,7 @@ def test_A23():
 def test_A27():
     m = [system(words(1200, 24)), user("Hello.")]
     a, b = chat(m), chat(m)
-    assert cache(b)["computed"] <= 64 and b["lily"]["timings"]["prefill_ms"] < 0.3 * a["lily"]["timings"]["prefill_ms"]
+    assert cache(a)["computed"] > 1200 and cache(b)["computed"] <= 64
 
 
 def test_A29():

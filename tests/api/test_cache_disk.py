@@ -70,7 +70,7 @@ def test_restart():
     m += [message(a), {"role": "user", "content": "and now?"}]
     b = chat(s, m)
     assert b["lily"]["cache"]["reused"] >= a["usage"]["prompt_tokens"] - 8 - 64, b["lily"]
-    assert b["lily"]["timings"]["prefill_ms"] < 0.25 * a["lily"]["timings"]["prefill_ms"], (a["lily"], b["lily"])
+    assert b["lily"]["cache"]["computed"] < 0.1 * a["lily"]["cache"]["computed"], (a["lily"], b["lily"])
     assert s.metric("cache_disk_states_read_total") == 1
     m += [message(b), {"role": "user", "content": words(200, 2)}]
     c = chat(s, m)
