@@ -2,6 +2,7 @@
 
 A test is a function whose name begins with test_; the part behind it is the id of a case (docs/cases.md) where there is one.
 """
+import atexit
 import http.client
 import json
 import os
@@ -37,6 +38,7 @@ class Server:
             self.file.close()
             argv += ["--fake-engine", self.file.name]
         self.process = subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        atexit.register(self.process.kill)  # nothing stays behind a test that fails or is chosen alone
         self.port = None
         for line in self.process.stderr:
             self.log.append(line.decode(errors="replace"))
