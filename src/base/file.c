@@ -209,7 +209,8 @@ lily_status file_write_named(const char *path, const void *data, size_t n, bool 
 {
     struct stat sb;
     if (stat(path, &sb) == 0 && !S_ISREG(sb.st_mode) && !S_ISDIR(sb.st_mode)) return write_through(path, data, n, err);
-    char *real = realpath(path, NULL); /* NULL: nothing is there */
+    char *real = realpath(path, NULL); /* NULL: nothing is there, or a link to nothing */
+    if (!real && file_exists(path)) LILY_FAIL(err, LILY_ERR_IO, "%s: a link that leads nowhere", path);
     lily_status st = write_atomic(real ? real : path, data, n, shared, err);
     free(real);
     return st;

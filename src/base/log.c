@@ -36,13 +36,15 @@ static struct {
     long dropped; /* calls whose lines found no room */
 } out = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Writes as much as goes without waiting longer than ms at a time. A pipe that can be written to takes PIPE_BUF bytes at once. */
+/* Writes as much as goes within ms. A pipe that can be written to takes PIPE_BUF bytes at once. */
 static size_t write_some(const char *text, size_t n, int ms)
 {
+    const double until = clock_ms() + ms;
     size_t sent = 0;
     while (sent < n) {
+        double left = until - clock_ms();
         struct pollfd p = {STDERR_FILENO, POLLOUT, 0};
-        if (poll(&p, 1, ms) != 1) return sent;
+        if (poll(&p, 1, left > 0 ? (int)left : 0) != 1) return sent;
         if (!(p.revents & POLLOUT)) return n; /* nobody will ever read it */
         ssize_t got = write(STDERR_FILENO, text + sent, n - sent < PIPE_BUF ? n - sent : PIPE_BUF);
         if (got < 0 && errno != EINTR) return errno == EAGAIN ? sent : n;
@@ -54,6 +56,11 @@ static size_t write_some(const char *text, size_t n, int ms)
 /* Under the lock. A line that was begun (sent > 0) is kept to its end. */
 static void keep(const char *text, size_t n, size_t sent)
 {
+    if (out.at > MAX_KEPT) { /* a reader that never catches up: what it has had goes */
+        out.kept.len -= out.at;
+        memmove(out.kept.data, out.kept.data + out.at, out.kept.len);
+        out.at = 0;
+    }
     if (sent == 0 && n > MAX_KEPT - (out.kept.len - out.at)) out.dropped++;
     else if (sent < n) buf_add(&out.kept, text + sent, n - sent);
 }

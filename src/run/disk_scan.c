@@ -13,6 +13,8 @@
 #include "base/mem.h"
 #include "run/disk_impl.h"
 
+static const char lock_name[] = "lock"; /* in a folder: held by who writes there */
+
 enum { CHAIN = CHAIN_HEX - 1, NAME = 2 + CHAIN, FOLDER = 32 };
 
 /* A state as found, before it is known whether its pages are there. */
@@ -177,7 +179,7 @@ static lily_status scan_folder(struct disk *d, struct lily_err *err)
 static bool is_ours(const char *name)
 {
     const char *end = name + 2 + CHAIN;
-    if (strcmp(name, "lock") == 0) return true;
+    if (strcmp(name, lock_name) == 0) return true;
     if ((name[0] != 's' && name[0] != 'p') || name[1] != '-' || strspn(name + 2, "0123456789abcdef") != CHAIN) return false;
     return !*end || strcmp(end, ".damaged") == 0 || strncmp(end, ".lily-tmp-", 10) == 0;
 }
@@ -187,7 +189,7 @@ static bool is_key_folder(const char *path)
 {
     struct buf lock = {0};
     struct stat sb;
-    join(&lock, path, "lock");
+    join(&lock, path, lock_name);
     bool made = lstat(path, &sb) == 0 && S_ISDIR(sb.st_mode) && lstat(buf_str(&lock), &sb) == 0 && S_ISREG(sb.st_mode);
     buf_free(&lock);
     return made;
@@ -225,11 +227,15 @@ static void go_through(const char *folder, struct measure *m)
         if (!is_ours(e->d_name) || lstat(buf_str(&path), &sb) != 0 || !S_ISREG(sb.st_mode)) continue;
         m->bytes += (size_t)sb.st_size;
         if ((double)sb.st_mtim.tv_sec > m->used) m->used = (double)sb.st_mtim.tv_sec;
-        if (m->remove) (void)unlink(buf_str(&path));
+        if (m->remove && strcmp(e->d_name, lock_name) != 0) (void)unlink(buf_str(&path));
     }
     closedir(dir);
+    if (m->remove) { /* the lock last: while it is there, nobody else takes the folder */
+        join(&path, folder, lock_name);
+        (void)unlink(buf_str(&path));
+        (void)rmdir(folder);
+    }
     buf_free(&path);
-    if (m->remove) (void)rmdir(folder);
 }
 
 static void add_foreign(void *ctx, const char *path)
@@ -243,7 +249,7 @@ static void add_foreign(void *ctx, const char *path)
 static int lock_folder(const char *folder)
 {
     struct buf path = {0};
-    join(&path, folder, "lock");
+    join(&path, folder, lock_name);
     int fd = open(buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     buf_free(&path);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {

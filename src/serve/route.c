@@ -256,6 +256,7 @@ static const char *error_body(void *ctx, const struct http_head *h, int status, 
     struct api_error e;
     api_error_set(&e, status, status == 413 ? "request_too_large" : NULL, "", "%s", why);
     api_error_body(&e, dialect_of(NULL, h), out);
+    buf_addc(out, '\n');
     server_note(ctx, NULL, h, status);
     return "application/json";
 }

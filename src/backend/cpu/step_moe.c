@@ -153,7 +153,7 @@ static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int b
                             n_blocks * BLOCK_ROWS);
 }
 
-/* A few blocks of gate and up at a time with a piece of the rows, as product_blocks does it. */
+/* A piece of the rows at a time, with a few blocks of gate and up, so that their outputs fit on the stack. */
 static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, int first, int last)
 {
     int piece = product_piece(&e->in);

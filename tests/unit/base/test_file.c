@@ -336,6 +336,10 @@ static void questions_about_paths(void **state)
     assert_int_equal(symlink("not here", broken), 0);
     assert_true(file_exists(broken));
     assert_false(file_is_dir(broken));
+    struct lily_err err;
+    assert_int_equal(file_write_named(broken, "x", 1, false, &err), LILY_ERR_IO); /* no file in the link's place */
+    assert_true(file_exists(broken));
+    assert_false(file_exists(in_dir("not here")));
     free(broken);
     assert_false(file_is_dir(in_dir("not here")));
     struct buf b = {0};
