@@ -194,10 +194,10 @@ struct backend_ops {
     /*
      * Both NULL where a state can be saved between passes only. seq_keep: the sequence's next prefill pass, which must reach beyond
      * `length`, a multiple of 64 behind the present one, also keeps the state there, until it is reset or restored; LILY_ERR_MEMORY
-     * when there is no room. border_kept makes a border of it; *out is NULL when no pass has kept one. Owned.
+     * when there is no room. border_kept makes a border of it; *out is NULL when no pass has kept that length. Owned.
      */
     lily_status (*seq_keep)(struct backend *be, struct seq *s, int length, struct lily_err *err);
-    lily_status (*border_kept)(struct backend *be, struct seq *s, struct border **out, struct lily_err *err);
+    lily_status (*border_kept)(struct backend *be, struct seq *s, int length, struct border **out, struct lily_err *err);
     void (*border_restore)(struct backend *be, struct seq *s, const struct border *b);
     void (*border_free)(struct backend *be, struct border *b);
     size_t (*border_bytes)(const struct backend *be); /* memory of a border beside its shared pages */

@@ -272,7 +272,7 @@ lily_status borders_keep(struct borders *b, struct seq *seq, const int32_t *ids,
 static lily_status take(struct borders *b, struct seq *seq, int length, struct border **out, struct lily_err *err)
 {
     const struct backend_ops *ops = b->backend->ops;
-    if (ops->seq_length(seq) != length) return ops->border_kept(b->backend, seq, out, err);
+    if (ops->seq_length(seq) != length) return ops->border_kept(b->backend, seq, length, out, err);
     lily_status st;
     while ((st = ops->border_save(b->backend, seq, out, err)) == LILY_ERR_MEMORY && drop_least(b)) {}
     return st;

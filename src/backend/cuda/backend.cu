@@ -146,7 +146,8 @@ static lily_status look_at_code(struct cuda_backend *c, struct lily_err *err)
     int *device, host[2] = {0, 0};
     CUDA_TRY(cudaMalloc((void **)&device, sizeof host), "a few bytes");
     k_compiled_for<<<1, 1, 0, c->stream>>>(device);
-    cudaError_t e = cudaMemcpyAsync(host, device, sizeof host, cudaMemcpyDeviceToHost, c->stream);
+    cudaError_t e = cudaGetLastError();
+    if (e == cudaSuccess) e = cudaMemcpyAsync(host, device, sizeof host, cudaMemcpyDeviceToHost, c->stream);
     if (e == cudaSuccess) e = cudaStreamSynchronize(c->stream);
     cudaFree(device);
     CUDA_TRY(e, "the first kernel");

@@ -287,7 +287,7 @@ int cuda_seq_length(const struct seq *s);
 lily_status cuda_seq_reserve(struct backend *be, struct seq *s, int n, struct lily_err *err);
 lily_status cuda_border_save(struct backend *be, const struct seq *s, struct border **out, struct lily_err *err);
 lily_status cuda_seq_keep(struct backend *be, struct seq *s, int length, struct lily_err *err);
-lily_status cuda_border_kept(struct backend *be, struct seq *s, struct border **out, struct lily_err *err);
+lily_status cuda_border_kept(struct backend *be, struct seq *s, int length, struct border **out, struct lily_err *err);
 void cuda_border_restore(struct backend *be, struct seq *s, const struct border *b);
 void cuda_border_free(struct backend *be, struct border *b);
 size_t cuda_border_bytes(const struct backend *be);

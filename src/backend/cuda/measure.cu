@@ -26,8 +26,9 @@ static cudaError_t best_read(struct cuda_backend *c, uint4 *memory, const cudaEv
         float t = 0;
         cudaEventRecord(at[0], c->stream);
         k_read<<<(unsigned)(8 * c->n_sms), CTA, 0, c->stream>>>(memory, n, (u32 *)memory);
+        e = cudaGetLastError();
         cudaEventRecord(at[1], c->stream);
-        e = cudaEventSynchronize(at[1]);
+        if (e == cudaSuccess) e = cudaEventSynchronize(at[1]);
         if (e == cudaSuccess) e = cudaEventElapsedTime(&t, at[0], at[1]);
         if (i == 0 || t < *ms) *ms = t;
     }

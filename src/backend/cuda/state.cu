@@ -215,11 +215,11 @@ lily_status cuda_seq_keep(struct backend *be, struct seq *s, int length, struct 
     return LILY_OK;
 }
 
-lily_status cuda_border_kept(struct backend *be, struct seq *s, struct border **out, struct lily_err *err)
+lily_status cuda_border_kept(struct backend *be, struct seq *s, int length, struct border **out, struct lily_err *err)
 {
     (void)be;
     *out = NULL;
-    if (!s->kept || s->kept_at > s->length) return LILY_OK;
+    if (!s->kept || s->kept_at != length || length > s->length) return LILY_OK;
     LILY_TRY(border_of(s, s->kept_at, s->kept, out, err));
     s->kept = NULL;
     return LILY_OK;
