@@ -221,7 +221,9 @@ lily_status file_may_replace(const char *path, const char *magic, const char *wh
     int fd;
     size_t size, n = strlen(magic);
     char head[16];
-    if (!file_exists(path)) return LILY_OK;
+    struct stat sb;
+    if (lstat(path, &sb) != 0) return LILY_OK;
+    if (S_ISLNK(sb.st_mode)) LILY_FAIL(err, LILY_ERR_USAGE, "%s: a link; name the file itself", path);
     LILY_TRY(open_regular(path, &fd, &size, err));
     bool ours = size == 0 || (n <= sizeof head && read(fd, head, n) == (ssize_t)n && memcmp(head, magic, n) == 0);
     close(fd);

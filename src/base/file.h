@@ -50,7 +50,7 @@ void file_share(int fd);
 lily_status file_write_named(const char *path, const void *data, size_t n, bool shared, struct lily_err *err);
 /*
  * That nothing of a user's is lost by writing path anew: nothing is there, or an empty regular file, or one that begins with magic (at
- * most 16 bytes). Else LILY_ERR_USAGE, which says that the file is no `what`; LILY_ERR_IO when it is no regular one.
+ * most 16 bytes). Else LILY_ERR_USAGE, which says that the file is no `what`, or a link; LILY_ERR_IO when it is no regular one.
  */
 lily_status file_may_replace(const char *path, const char *magic, const char *what, struct lily_err *err);
 

@@ -284,6 +284,10 @@ static void other_files_are_not_replaced(void **state)
     assert_ok(file_may_replace(in_dir("ours"), "magic", "thing", &err));
     assert_ok(file_may_replace(in_dir("empty"), "magic", "thing", &err));
     assert_ok(file_may_replace(in_dir("nothing"), "magic", "thing", &err));
+    char *to_empty = mem_dupz(in_dir("to empty"));
+    assert_int_equal(symlink("empty", to_empty), 0);
+    assert_int_equal(file_may_replace(to_empty, "magic", "thing", &err), LILY_ERR_USAGE);
+    free(to_empty);
     assert_int_equal(file_may_replace(in_dir("other"), "magic", "thing", &err), LILY_ERR_USAGE);
     assert_non_null(strstr(err.msg, "no thing"));
     assert_int_equal(file_may_replace(dir, "magic", "thing", &err), LILY_ERR_IO);
