@@ -10,6 +10,7 @@
 
 #include <immintrin.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -115,6 +116,32 @@ EMU_AS(noinline, si, dpbusd_epi32, (__m512i sum, __m512i a, __m512i b), union la
         for (int k = 4 * i; k < 4 * i + 4; k++) r.i32[i] += x.u8[k] * y.i8[k];
     }))
 
+EMU(si, max_epi32, (__m512i a, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
+    EACH(16, r.i32[i] = x.i32[i] > y.i32[i] ? x.i32[i] : y.i32[i]))
+EMU(si, srai_epi32, (__m512i a, unsigned n), union lanes x = {.si = a}; EACH(16, r.i32[i] = x.i32[i] >> n))
+EMU(ps, maskz_loadu_ps, (unsigned mask, const float *p), EACH(16, r.f[i] = mask >> i & 1 ? p[i] : 0))
+
+/* A mask of the lanes for which `condition` on x, y and i holds. */
+#define EMU_MASK(name, type, member, condition)                                                                        \
+    static inline unsigned emu_##name(type a, type b)                                                                  \
+    {                                                                                                                  \
+        union lanes x = {.member = a}, y = {.member = b};                                                              \
+        unsigned mask = 0;                                                                                             \
+        EACH(16, mask |= (unsigned)(condition) << i);                                                                  \
+        return mask;                                                                                                   \
+    }
+EMU_MASK(cmpgt_epi32_mask, __m512i, si, x.i32[i] > y.i32[i])
+EMU_MASK(cmpeq_epi32_mask, __m512i, si, x.i32[i] == y.i32[i])
+EMU_MASK(cmpunord_ps_mask, __m512, ps, isnan(x.f[i]) || isnan(y.f[i]))
+
+static inline int emu_reduce_epi32(__m512i a, bool highest)
+{
+    union lanes x = {.si = a};
+    int r = x.i32[0];
+    EACH(16, if (highest ? x.i32[i] > r : x.i32[i] < r) r = x.i32[i]);
+    return r;
+}
+
 static inline unsigned emu_movepi32_mask(__m512i a)
 {
     union lanes x = {.si = a};
@@ -191,6 +218,16 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_permutexvar_epi16 emu_permutexvar_epi16
 #define _mm512_permutex2var_epi16 emu_permutex2var_epi16
 #define _mm512_mask_mov_epi32 emu_mask_mov_epi32
+#define _mm512_max_epi32 emu_max_epi32
+#define _mm512_srai_epi32 emu_srai_epi32
+#define _mm512_xor_si512(a, b) ((__m512i)(a) ^ (__m512i)(b))
+#define _mm512_maskz_loadu_ps emu_maskz_loadu_ps
+#define _mm512_cmpgt_epi32_mask emu_cmpgt_epi32_mask
+#define _mm512_cmpeq_epi32_mask emu_cmpeq_epi32_mask
+#undef _mm512_cmp_ps_mask
+#define _mm512_cmp_ps_mask(a, b, how) emu_cmpunord_ps_mask(a, b) /* the only one in use */
+#define _mm512_reduce_max_epi32(a) emu_reduce_epi32(a, true)
+#define _mm512_reduce_min_epi32(a) emu_reduce_epi32(a, false)
 #define _mm512_movepi32_mask emu_movepi32_mask
 #define _mm512_dpbusd_epi32 emu_dpbusd_epi32
 

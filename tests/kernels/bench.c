@@ -94,7 +94,8 @@ static void digits_unit(const struct timing *t, long unit, float *out)
     const struct shape *s = t->shape;
     struct digit_job j = {.block = t->b->arena + (size_t)unit * s->unit_bytes, .n_blocks = BLOCKS, .col_tiles = WIDTH / 64,
                           .act = &t->b->digits[s->label[strlen(s->label) - 1] - '0'], .n = s->n, .y = out, .ldy = BLOCKS * 16};
-    t->k->matmul_q4_digits(&j);
+    if (strcmp(s->func, "matmul_q4_digits") == 0) t->k->matmul_q4_digits(&j);
+    else t->k->matmul_q8_digits(&j);
 }
 
 static void split_unit(const struct timing *t, long unit, float *out)
@@ -148,6 +149,13 @@ static void gated_unit(const struct timing *t, long unit, float *out)
     t->k->gated_norm(out, t->b->x + unit % 16 * WIDTH, t->b->x + 16 * WIDTH, t->b->x + 17 * WIDTH, 1e-6f);
 }
 
+static void top_unit(const struct timing *t, long unit, float *out)
+{
+    int32_t top[8];
+    t->k->top_experts(top, t->b->x + unit % 4096 * 256, 256);
+    *out = (float)top[7];
+}
+
 static void sums_unit(const struct timing *t, long unit, float *out)
 {
     t->k->group_sums(out, t->b->x + unit % 16 * WIDTH, WIDTH / 64);
@@ -158,13 +166,15 @@ static void sums_unit(const struct timing *t, long unit, float *out)
 #define F32_BLOCK ((size_t)F32_TILE_BYTES * WIDTH / 64)
 #define MATMUL(func, n, bytes) {func, "K 2048, n " #n, matmul_unit, n, bytes, 2.0 * 16 * WIDTH * n, false}
 #define DIGITS(n, count) {"matmul_q4_digits", "K 2048, n " #n ", digits " #count, digits_unit, n, BLOCKS * Q4_BLOCK, BLOCKS * 2.0 * 16 * WIDTH * n, false}
+#define DIGITS_Q8(n) {"matmul_q8_digits", "K 2048, n " #n ", digits 3", digits_unit, n, BLOCKS * Q8_BLOCK, BLOCKS * 2.0 * 16 * WIDTH * n, false}
 #define STATE ((size_t)GDN_DIM * GDN_DIM * 4)
 static const struct shape shapes[] = {
     MATMUL("matmul_q4", 1, Q4_BLOCK),   MATMUL("matmul_q4", 2, Q4_BLOCK),   MATMUL("matmul_q4", 3, Q4_BLOCK),
     MATMUL("matmul_q4", 4, Q4_BLOCK),   MATMUL("matmul_q4", 8, Q4_BLOCK),   MATMUL("matmul_q4", 16, Q4_BLOCK),
     MATMUL("matmul_q4", 64, Q4_BLOCK),  MATMUL("matmul_q4", 512, Q4_BLOCK), MATMUL("matmul_q8", 1, Q8_BLOCK),
-    MATMUL("matmul_q8", 16, Q8_BLOCK),  MATMUL("matmul_f32", 1, F32_BLOCK), MATMUL("matmul_f32", 16, F32_BLOCK),
+    MATMUL("matmul_q8", 16, Q8_BLOCK),  MATMUL("matmul_q8", 64, Q8_BLOCK),  MATMUL("matmul_f32", 1, F32_BLOCK), MATMUL("matmul_f32", 16, F32_BLOCK),
     DIGITS(1, 1), DIGITS(1, 2), DIGITS(1, 3), DIGITS(8, 2), DIGITS(16, 1), DIGITS(16, 2), DIGITS(64, 1), DIGITS(64, 2), DIGITS(512, 2),
+    DIGITS_Q8(1), DIGITS_Q8(8), DIGITS_Q8(16), DIGITS_Q8(64),
     {"split_digits", "2048, digits 2", split_unit, 1, 0, WIDTH * 3.0, false},
     {"gdn", "1 token", gdn_unit, 1, STATE, 7.0 * GDN_DIM * GDN_DIM, true},
     {"gdn", "64 tokens", gdn_unit, 64, STATE, 64 * 7.0 * GDN_DIM * GDN_DIM, true},
@@ -176,6 +186,7 @@ static const struct shape shapes[] = {
     {"rms_norm", "2048", rms_unit, 1, 0, WIDTH * 4.0, false},
     {"silu_mul", "2048", silu_unit, 1, 0, WIDTH * 3.0, false},
     {"gated_norm", "128", gated_unit, 1, 0, GDN_DIM * 7.0, false},
+    {"top_experts", "256", top_unit, 1, 0, 256 * 1.0, false},
     {"group_sums", "2048", sums_unit, 1, 0, WIDTH * 1.0, false},
 };
 

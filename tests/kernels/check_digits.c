@@ -80,8 +80,22 @@ struct digit_case {
     struct digit_job job;
     struct digits act;
     void (*kernel)(const struct digit_job *);
+    bool q8;
     int act_rows;
 };
+
+static size_t tile_bytes(const struct digit_case *c)
+{
+    return c->q8 ? Q8_TILE_BYTES : Q4_TILE_BYTES;
+}
+
+/* A tile's code by the layout's definition in kernels.h. */
+static int code_of(const struct digit_case *c, const uint8_t *tile, int row, int k)
+{
+    if (c->q8) return tile[k / 4 * 64 + 4 * row + k % 4];
+    const uint8_t *word = tile + k / 8 * 64 + 4 * row;
+    return k % 8 < 4 ? word[k % 8] & 15 : word[k % 8 - 4] >> 4;
+}
 
 static void call_matmul(void *arg)
 {
@@ -96,11 +110,12 @@ static void make_digits(struct digit_case *c, struct random *r, enum input kind)
     int tiles = c->job.col_tiles;
     long groups = (long)c->act_rows * tiles;
     int all = c->job.n_blocks * tiles;
-    uint8_t *block = guarded((size_t)all * Q4_TILE_BYTES);
-    for (int i = 0; i < all * Q4_TILE_BYTES; i++) block[i] = (uint8_t)random_u64(r);
+    const size_t bytes = tile_bytes(c);
+    uint8_t *block = guarded((size_t)all * bytes);
+    for (size_t i = 0; i < (size_t)all * bytes; i++) block[i] = (uint8_t)random_u64(r);
     for (int i = 0; i < all * 32; i++) {
         uint16_t s = bf16_from_f32(random_float(r) * 0.1f);
-        memcpy(block + (long)(i / 32) * Q4_TILE_BYTES + 512 + i % 32 * 2, &s, 2);
+        memcpy(block + (size_t)(i / 32 + 1) * bytes - 64 + i % 32 * 2, &s, 2);
     }
     c->act = (struct digits){guarded((size_t)c->act_rows * (size_t)digits_row_bytes(64 * tiles, c->act.count) - 64), guarded_floats(groups), guarded_floats(groups),
                              tiles * 64, c->act.count};
@@ -120,17 +135,16 @@ static void check_value(const struct digit_case *c, int i, int block, int row)
     long at = c->job.rows ? c->job.rows[i] : i;
     double y = 0, magnitude = 0;
     for (int t = 0; t < c->job.col_tiles; t++) {
-        const uint8_t *tile = c->job.block + ((long)block * c->job.col_tiles + t) * Q4_TILE_BYTES;
+        const uint8_t *tile = c->job.block + (size_t)(block * c->job.col_tiles + t) * tile_bytes(c), *scales = tile + tile_bytes(c) - 64;
         struct digit_row act = digit_row(&c->act, at, t);
-        double dot = 0, high = 0, scale = bf16_to_f32(load_u16(tile + 512 + 2 * row)), bias = bf16_to_f32(load_u16(tile + 544 + 2 * row));
+        double dot = 0, high = 0, scale = bf16_to_f32(load_u16(scales + 2 * row)), bias = bf16_to_f32(load_u16(scales + 32 + 2 * row));
         for (int k = 0; k < 64; k++) {
-            const uint8_t *word = tile + k / 8 * 64 + 4 * row;
-            int code = k % 8 < 4 ? word[k % 8] & 15 : word[k % 8 - 4] >> 4;
+            int code = code_of(c, tile, row, k);
             dot += (double)code * value_of(&act, 0, k);
             high += (double)code * 256 * act.d[(act.count > 2 ? 1 : 0) * 64 + k]; /* the part that is converted on its own */
         }
         y += scale * dot * act.scales[0] + bias * act.sums[0];
-        magnitude += fabs(scale) * (fabs(dot) + fabs(high) + 65536) * act.scales[0] + fabs(bias * act.sums[0]);
+        magnitude += fabs(scale) * (fabs(dot) + fabs(high) + (c->q8 ? 0x1p21 : 65536)) * act.scales[0] + fabs(bias * act.sums[0]);
     }
     expect_close("y", (long)i * 16 * c->job.n_blocks + 16 * block + row, c->job.y[(long)i * c->job.ldy + 16 * block + row], y,
                  (4 + 2.0 * c->job.col_tiles) * UNIT_ROUNDOFF * magnitude + 4 * c->job.col_tiles * TINIEST);
@@ -143,7 +157,7 @@ static void check_same(const struct digit_case *c)
     struct cpu_kernels scalar;
     const int width = 16 * c->job.n_blocks;
     cpu_kernels_init(&scalar, CPU_SCALAR);
-    other.kernel = scalar.matmul_q4_digits;
+    other.kernel = c->q8 ? scalar.matmul_q8_digits : scalar.matmul_q4_digits;
     other.job.y = guarded_floats((long)c->job.n * width);
     other.job.ldy = width;
     other.job.next = other.job.block;
@@ -180,30 +194,33 @@ static void check_products(struct digit_case *c, struct random *r, enum input ki
     if (!case_failed()) check_same(c);
 }
 
-static void check_matmul(const struct cpu_kernels *k, struct random *r)
+static void check_count(struct digit_case *c, struct random *r, const char *func, int count)
 {
     static const int rows[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 31, 32, 33, 63, 64, 65, 130};
-    struct digit_case c = {.kernel = k->matmul_q4_digits};
-    for (int count = 1; count <= DIGITS_MAX; count++) {
-        c.act.count = count;
-        for (unsigned s = 0; s < sizeof rows / sizeof *rows; s++)
-            for (int tiles = 2; tiles <= 32; tiles *= 4) {
-                c.job.n = rows[s];
-                c.job.n_blocks = random_int(r, 1, 3);
-                if (c.job.n * tiles > 600 || left_out(1024L * c.job.n * tiles * count * c.job.n_blocks)) continue;
-                c.job.col_tiles = tiles;
-                c.act_rows = random_u64(r) & 1 ? c.job.n : random_int(r, 1, c.job.n + 3);
-                case_begin("matmul_q4_digits", "%d digits, n %d, %d tiles, %d blocks%s", count, c.job.n, tiles, c.job.n_blocks, c.act_rows != c.job.n ? ", row list" : "");
-                check_products(&c, r, IN_PLAIN);
-                case_end();
-            }
-        for (int kind = 1; kind < INPUTS; kind++) {
-            c.job.n = c.act_rows = 5, c.job.col_tiles = 6, c.job.n_blocks = 2;
-            case_begin("matmul_q4_digits", "%d digits, n 5, %s input", count, input_names[kind]);
-            check_products(&c, r, (enum input)kind);
+    c->act.count = count;
+    for (unsigned s = 0; s < sizeof rows / sizeof *rows; s++)
+        for (int tiles = 2; tiles <= 32; tiles *= 4) {
+            c->job.n = rows[s];
+            c->job.n_blocks = c->q8 && s % 8 == 3 ? 21 : random_int(r, 1, 3);
+            if (c->job.n * tiles > 600 || left_out(1024L * c->job.n * tiles * count * c->job.n_blocks)) continue;
+            c->job.col_tiles = tiles;
+            c->act_rows = random_u64(r) & 1 ? c->job.n : random_int(r, 1, c->job.n + 3);
+            case_begin(func, "%d digits, n %d, %d tiles, %d blocks%s", count, c->job.n, tiles, c->job.n_blocks, c->act_rows != c->job.n ? ", row list" : "");
+            check_products(c, r, IN_PLAIN);
             case_end();
         }
+    for (int kind = 1; kind < INPUTS; kind++) {
+        c->job.n = c->act_rows = 5, c->job.col_tiles = 6, c->job.n_blocks = 2;
+        case_begin(func, "%d digits, n 5, %s input", count, input_names[kind]);
+        check_products(c, r, (enum input)kind);
+        case_end();
     }
+}
+
+static void check_q8(const struct cpu_kernels *k, struct random *r)
+{
+    struct digit_case c = {.kernel = k->matmul_q8_digits, .q8 = true};
+    check_count(&c, r, "matmul_q8_digits", DIGITS_MAX);
 }
 
 /*
@@ -239,9 +256,8 @@ static double product_error(const struct cpu_kernels *k, struct random *r, int c
         for (int r16 = 0; r16 < 16; r16++) {
             double want = 0;
             for (int i = 0; i < 64 * TILES; i++) {
-                const uint8_t *tile = c.job.block + (long)(i / 64) * Q4_TILE_BYTES, *word = tile + i % 64 / 8 * 64 + 4 * r16;
-                int code = i % 8 < 4 ? word[i % 8] & 15 : word[i % 8 - 4] >> 4;
-                want += (double)x[i] * (code * (double)bf16_to_f32(load_u16(tile + 512 + 2 * r16)) + (double)bf16_to_f32(load_u16(tile + 544 + 2 * r16)));
+                const uint8_t *tile = c.job.block + (long)(i / 64) * Q4_TILE_BYTES;
+                want += (double)x[i] * (code_of(&c, tile, r16, i % 64) * (double)bf16_to_f32(load_u16(tile + 512 + 2 * r16)) + (double)bf16_to_f32(load_u16(tile + 544 + 2 * r16)));
             }
             error += (c.job.y[r16] - want) * (c.job.y[r16] - want), size += want * want;
         }
@@ -262,10 +278,11 @@ static void check_quality(const struct cpu_kernels *k, struct random *r)
     }
 }
 
-static void check_products_and_quality(const struct cpu_kernels *k, struct random *r)
+static void check_q4(const struct cpu_kernels *k, struct random *r)
 {
-    check_matmul(k, r);
+    struct digit_case c = {.kernel = k->matmul_q4_digits};
+    for (int count = 1; count <= DIGITS_MAX; count++) check_count(&c, r, "matmul_q4_digits", count);
     check_quality(k, r);
 }
 
-const struct suite digit_suites[] = {{"split_digits", check_split}, {"matmul_q4_digits", check_products_and_quality}, {NULL, NULL}};
+const struct suite digit_suites[] = {{"split_digits", check_split}, {"matmul_q4_digits", check_q4}, {"matmul_q8_digits", check_q8}, {NULL, NULL}};

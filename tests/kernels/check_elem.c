@@ -170,6 +170,68 @@ OP_CHECK(check_silu, SILU)
 OP_CHECK(check_sigmoid, SIGMOID)
 OP_CHECK(check_add, ADD)
 
+struct top_call {
+    void (*kernel)(int32_t *, const float *, int);
+    int32_t *top;
+    const float *x;
+    int n;
+};
+
+static void call_top(void *arg)
+{
+    const struct top_call *c = arg;
+    c->kernel(c->top, c->x, c->n);
+}
+
+/* Whether place a comes before place b: NaN last, else the higher, on a tie the lower place. */
+static bool comes_before(const float *x, int a, int b)
+{
+    if (isnan(x[a]) || isnan(x[b])) return isnan(x[a]) == isnan(x[b]) ? a < b : !isnan(x[a]);
+    return x[a] > x[b] || (x[a] == x[b] && a < b);
+}
+
+/* A place's rank is how many come before it. */
+static void check_top_of(const struct cpu_kernels *k, const float *x, int n)
+{
+    struct top_call c = {k->top_experts, guarded(8 * sizeof(int32_t)), x, n};
+    guarded_call(call_top, &c);
+    for (int a = 0; a < n && !case_failed(); a++) {
+        int rank = 0;
+        for (int b = 0; b < n; b++) rank += comes_before(x, b, a);
+        if (rank < 8 && c.top[rank] != a) case_fail("place %d is number %d of %d, found %d there", a, rank, n, c.top[rank]);
+    }
+}
+
+enum top_kind { TOP_PLAIN, TOP_TIES, TOP_NANS, TOP_INFINITE, TOP_RISING, TOP_ALL_NAN, TOP_KINDS };
+
+static float top_value(struct random *r, enum top_kind kind, int i)
+{
+    static const float few[] = {0.0f, -0.0f, 1, -1, 2};
+    float v = random_float(r);
+    switch (kind) {
+    case TOP_TIES: return few[random_int(r, 0, 4)];
+    case TOP_NANS: return random_u64(r) % 3 ? NAN : v;
+    case TOP_INFINITE: return random_u64(r) % 40 ? -INFINITY : random_u64(r) % 2 ? INFINITY : v;
+    case TOP_RISING: return (float)i;
+    case TOP_ALL_NAN: return NAN;
+    default: return v;
+    }
+}
+
+static void check_top(const struct cpu_kernels *k, struct random *r)
+{
+    static const int sizes[] = {8, 9, 15, 16, 17, 60, 64, 128, 255, 256, 512, 1024};
+    for (unsigned s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (int kind = 0; kind < TOP_KINDS; kind++) {
+            case_begin("top_experts", "of %d, kind %d", sizes[s], kind);
+            float *x = guarded_floats(sizes[s]);
+            for (int i = 0; i < sizes[s]; i++) x[i] = top_value(r, (enum top_kind)kind, i);
+            check_top_of(k, x, sizes[s]);
+            case_end();
+        }
+}
+
 const struct suite elem_suites[] = {{"rms_norm", check_rms},     {"l2_norm", check_l2},         {"gated_norm", check_gated},
                                     {"silu_mul", check_silu},    {"sigmoid_mul", check_sigmoid}, {"add_scaled", check_add},
+                                    {"top_experts", check_top},
                                     {NULL, NULL}};

@@ -52,15 +52,26 @@ static void matmul_f32(const struct block_job *j)
     spoil_matmul(j);
 }
 
-static void matmul_q4_digits(const struct digit_job *j)
+static void spoil_digits(const struct digit_job *j)
 {
     int last = 0;
     for (int i = 0; i < j->n; i++) {
         int row = j->rows ? j->rows[i] : i;
         if (row > last) last = row;
     }
-    inner.matmul_q4_digits(j);
     spoil(j->y + (long)(j->n - 1) * j->ldy, BLOCK_ROWS, j->act->scales + (long)(last + 1) * (j->act->ld / QUANT_GROUP), j->n > 1);
+}
+
+static void matmul_q4_digits(const struct digit_job *j)
+{
+    inner.matmul_q4_digits(j);
+    spoil_digits(j);
+}
+
+static void matmul_q8_digits(const struct digit_job *j)
+{
+    inner.matmul_q8_digits(j);
+    spoil_digits(j);
 }
 
 static void split_digits(const struct digit_row *out, const float *x, int n_groups)
@@ -130,6 +141,14 @@ static void group_sums(float *sums, const float *x, int n_groups)
     spoil(sums, n_groups, x + 64L * n_groups, false);
 }
 
+static void top_experts(int32_t *top, const float *x, int n)
+{
+    inner.top_experts(top, x, n);
+    if (active == FAULT_VALUE) top[n % 8] = n - 1 - top[n % 8];
+    else if (active == FAULT_WRITE) top[8] = 0;
+    else sink = x[n];
+}
+
 bool fault_applies(const char *func, enum fault fault)
 {
     if (fault != FAULT_BITS) return true;
@@ -145,9 +164,11 @@ void fault_kernels(struct cpu_kernels *k, enum fault fault)
                               .matmul_q8 = matmul_q8,
                               .matmul_f32 = matmul_f32,
                               .matmul_q4_digits = matmul_q4_digits,
+                              .matmul_q8_digits = matmul_q8_digits,
                               .split_digits = split_digits,
                               .gdn = gdn,
                               .attention = attention,
+                              .top_experts = top_experts,
                               .conv_silu = conv_silu,
                               .rms_norm = rms_norm,
                               .l2_norm = l2_norm,

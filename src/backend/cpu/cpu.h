@@ -64,6 +64,7 @@ struct workspace {
     struct act mixed;    /* (n, value_dim or n_q_heads*256) input of the output projection */
     float *q;            /* (n, n_q_heads*512) queries and gates */
     float *k, *v;        /* (n, n_kv_heads*256) */
+    struct digits router_digits; /* (n, hidden) rows of norm as three digits: the router's input. Lies where routed comes later */
     float *router;       /* (n, ld_experts) logits */
     float *shared_gate;  /* (n, 16) first column used */
     int32_t *top;        /* (n, 8) experts, best first */
@@ -87,6 +88,7 @@ struct digit_choice {
     int count;  /* 0: fp32 */
     int routed; /* of the normed rows for the chosen experts' gate and up; 0: those of the other matrices, not copied together */
     int delta;  /* of the normed rows for the input projections of delta rule layers */
+    bool router; /* the router's normed rows have three of their own */
 };
 
 /* The first layer and the head; all between. What the first layer gets wrong goes through all others. */
@@ -153,6 +155,8 @@ struct linear {
 void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, const struct act *act, int n_rows);
 /* out = rms(x) * w for every row, with group sums and as `digits` digits. */
 void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out, int digits);
+/* The same of row t alone, with the digits that out has. */
+void cpu_norm_row(const struct cpu_backend *c, const float *x, const struct vector *w, const struct act *out, long t);
 /* x += y, rows of leading dimension ldy. */
 void cpu_add_rows(struct cpu_backend *c, const float *y, int ldy);
 

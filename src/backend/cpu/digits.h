@@ -30,18 +30,18 @@ ALWAYS_INLINE float digits_scale(uint32_t top_bits, int count, float *factor)
     return top / digits_top(count);
 }
 
-/* Asks for the tile that lies `ahead` bytes behind one that is being used; row blocks lie behind each other. */
-ALWAYS_INLINE void prefetch_tile(const uint8_t *tile, int ahead)
+/* Asks for a tile of `bytes` that lies `ahead` bytes behind one that is being used; row blocks lie behind each other. */
+ALWAYS_INLINE void prefetch_tile(const uint8_t *tile, int ahead, int bytes)
 {
-    for (int i = 0; i < Q4_TILE_BYTES; i += 64) __builtin_prefetch(tile + ahead + i);
+    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(tile + ahead + i);
 }
 
 /* A job of several row blocks, for a kernel that takes one at a time. */
-ALWAYS_INLINE void each_block(const struct digit_job *j, void (*kernel)(const struct digit_job *))
+ALWAYS_INLINE void each_block(const struct digit_job *j, void (*kernel)(const struct digit_job *), int bytes)
 {
     struct digit_job one = *j;
     one.n_blocks = 1;
-    for (int b = 0; b < j->n_blocks; b++, one.block += (size_t)j->col_tiles * Q4_TILE_BYTES, one.y += BLOCK_ROWS) kernel(&one);
+    for (int b = 0; b < j->n_blocks; b++, one.block += (size_t)j->col_tiles * (size_t)bytes, one.y += BLOCK_ROWS) kernel(&one);
 }
 
 /* Rows of a job that are computed together. */

@@ -9,26 +9,10 @@
  * waits for the other: tiles cannot be loaded before the stores of their bytes have reached the cache, and a product takes as
  * long as a group.
  */
+#include "backend/cpu/amx.h"
 #include "backend/cpu/digits.h"
-#include "backend/cpu/vec_avx512.h"
 
-enum { STRIP = 4, WINDOW = 8, TILE_ROWS = 16, MAX_TILES = 2, LINE = 64 };
-
-struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
-/* Tiles 0 … 3 are C, 4 and 5 are A, of `rows` rows; 6 and 7 are B. */
-static void configure(int rows)
-{
-    struct tile_config c __attribute__((aligned(64))) = {.palette = 1};
-    for (int i = 0; i < 8; i++) c.row_bytes[i] = LINE, c.rows[i] = (uint8_t)(i < 6 ? rows : TILE_ROWS);
-    __asm__ volatile("" : : "r"(&c) : "memory"); /* gcc 12 thinks that only the first 8 bytes are read */
-    _tile_loadconfig(&c);
-}
-
+enum { STRIP = 4, WINDOW = 8, MAX_TILES = 2, LINE = TILE_LINE };
 typedef int32_t tile_sums[TILE_ROWS][BLOCK_ROWS];
 
 struct amx_work {
@@ -91,10 +75,7 @@ ALWAYS_INLINE void unpack_group(struct amx_work *w, const struct panel *p, struc
     unpack(w->codes[slot][g], p->block + at);
 }
 
-/* gcc 12 does not know that tile loads read memory. */
-#define MEMORY_BARRIER() __asm__ volatile("" : : : "memory")
-
-/* A group's products: those of even groups go to C tiles 0 and 1, of odd ones to 2 and 3. */
+/* A group's products: those of even groups go to C tiles 0 and 1, of odd ones to 2 and 3. 4 and 5 are A, 6 and 7 B. */
 ALWAYS_INLINE void multiply(const int8_t *digits, size_t stride, const uint8_t *codes, int odd, int count)
 {
     MEMORY_BARRIER();
@@ -212,7 +193,7 @@ static void multiply_tiles(struct amx_work *w, const struct digit_job *j, struct
     p->tiles = n > TILE_ROWS ? 2 : 1;
     p->n = (n + p->tiles - 1) / p->tiles;
     p->second = n - p->n;
-    configure(p->n);
+    tiles_configure(6, p->n);
     if (j->col_tiles % STRIP == 0 && j->act->count == 2) multiply_panel(w, p, STRIP, 2);
     else if (j->col_tiles % STRIP == 0) multiply_panel(w, p, STRIP, 1);
     else if (j->act->count == 2) multiply_panel(w, p, STRIP / 2, 2);
@@ -220,7 +201,7 @@ static void multiply_tiles(struct amx_work *w, const struct digit_job *j, struct
 }
 
 /* Few rows, those that lie anywhere, and three digits, are left to the vectors: the bits are the same. */
-static void matmul_q4_digits(const struct digit_job *j)
+void cpu_q4_digits_amx(const struct digit_job *j)
 {
     if (j->n < 3 || j->rows || j->act->count > 2) {
         cpu_digits_avx512(j);
@@ -240,10 +221,4 @@ static void matmul_q4_digits(const struct digit_job *j)
         }
     }
     _tile_release();
-}
-
-void cpu_kernels_amx(struct cpu_kernels *k)
-{
-    k->tier = CPU_AMX;
-    k->matmul_q4_digits = matmul_q4_digits;
 }

@@ -102,7 +102,7 @@ ALWAYS_INLINE void chunk(const struct digit_job *j, int from, int n, int count)
     struct codes codes;
     struct group g = {.codes = &codes, .tile = j->block};
     for (; g.t < j->col_tiles; g.t++, g.tile += Q4_TILE_BYTES) {
-        prefetch_tile(g.tile, AHEAD);
+        prefetch_tile(g.tile, AHEAD, Q4_TILE_BYTES);
         unpack(&codes, g.tile);
         int i = 0;
         for (; i + at_once <= n; i += at_once) add_group(y[i], &g, &rows[i / at_once], at_once, count);
@@ -129,7 +129,7 @@ static void one_block(const struct digit_job *j)
 
 static void matmul_q4_digits(const struct digit_job *j)
 {
-    each_block(j, one_block);
+    each_block(j, one_block, Q4_TILE_BYTES);
 }
 
 /* The low bytes of 32 32-bit numbers, in order. */

@@ -2,10 +2,12 @@
  * Digit kernels, AVX-512 VNNI tier. Lane = row: a register holds four codes of each of the 16 rows of a block as bytes, a quad
  * of digits is broadcast to all lanes, and one instruction adds four products to each lane's whole number.
  *
- * Several activation rows pass over two row blocks at a time, so that a broadcast serves two products. A group's codes are
- * unpacked once into the first-level cache for all of them; a panel of rows then keeps its whole numbers in registers.
+ * Several activation rows pass over two row blocks at a time, so that a broadcast serves two products. A group's 4-bit codes are
+ * unpacked once into the first-level cache for all of them (8-bit codes lie as they are wanted); a panel of rows then keeps its
+ * whole numbers in registers.
  */
 #include "backend/cpu/digits.h"
+#include "backend/cpu/rows.h"
 #include "backend/cpu/vec_avx512.h"
 
 enum { CHUNK = 64, PANEL = 12, PAIR = 2, CODES = QUANT_GROUP * BLOCK_ROWS, AHEAD = 9216 };
@@ -31,9 +33,8 @@ struct weights {
     __m512 scale, bias;
 };
 
-ALWAYS_INLINE struct weights load_weights(const uint8_t *tile)
+ALWAYS_INLINE struct weights load_weights(const uint8_t *scales)
 {
-    const uint8_t *scales = tile + Q4_TILE_BYTES - 64;
     return (struct weights){load16_bf16(scales), load16_bf16(scales + 32)};
 }
 
@@ -48,7 +49,7 @@ ALWAYS_INLINE __m512 add_group(__m512 y, struct weights w, __m512 high, __m512i 
 
 /* ---- one row: bound by memory, so coming tiles are asked for ---- */
 
-ALWAYS_INLINE __m512 row_group(__m512 y, const uint8_t *tile, const struct digit_row *r, int t, int count)
+ALWAYS_INLINE __m512 row_group(__m512 y, const uint8_t *tile, const struct digit_row *r, int t, int count, enum form f)
 {
     const int8_t *d = r->d + (long)t * count * QUANT_GROUP;
     __m512i v[DIGITS_MAX + 1];
@@ -56,22 +57,23 @@ ALWAYS_INLINE __m512 row_group(__m512 y, const uint8_t *tile, const struct digit
 #pragma GCC unroll 8
     for (int word = 0; word < 8; word++) {
         __m512i quads[2];
-        unpack(quads, tile, word);
+        if (f == Q4) unpack(quads, tile, word);
+        else UNROLL2(h, 2, quads[h] = _mm512_load_si512((const void *)(tile + 128 * word + 64 * h));)
         UNROLL4(i, count, UNROLL2(h, 2, v[i] = _mm512_dpbusd_epi32(v[i], quads[h], load_quad(d + i * QUANT_GROUP + 8 * word + 4 * h));))
     }
     __m512i low = count == 1 ? v[0] : _mm512_add_epi32(_mm512_slli_epi32(v[count - 2], 8), v[count - 1]);
-    return add_group(y, load_weights(tile), _mm512_cvtepi32_ps(v[0]), low, r->scales[t], r->sums[t], count);
+    return add_group(y, load_weights(tile + tile_bytes(f) - LINE), _mm512_cvtepi32_ps(v[0]), low, r->scales[t], r->sums[t], count);
 }
 
-ALWAYS_INLINE void one_row(const struct digit_job *j, int count)
+ALWAYS_INLINE void one_row(const struct digit_job *j, int count, enum form f)
 {
     struct digit_row row = digit_row(j->act, j->rows ? j->rows[0] : 0, 0);
-    const uint8_t *tile = j->block, *end = tile + (size_t)j->n_blocks * (size_t)j->col_tiles * Q4_TILE_BYTES;
+    const uint8_t *tile = j->block, *end = tile + (size_t)j->n_blocks * (size_t)j->col_tiles * (size_t)tile_bytes(f);
     for (int b = 0; b < j->n_blocks; b++) {
         __m512 y = _mm512_setzero_ps();
-        for (int t = 0; t < j->col_tiles; t++, tile += Q4_TILE_BYTES) {
-            prefetch_tile(j->next && tile + AHEAD >= end ? j->next - (end - tile) : tile, AHEAD);
-            y = row_group(y, tile, &row, t, count);
+        for (int t = 0; t < j->col_tiles; t++, tile += tile_bytes(f)) {
+            prefetch_tile(j->next && tile + AHEAD >= end ? j->next - (end - tile) : tile, AHEAD, tile_bytes(f));
+            y = row_group(y, tile, &row, t, count, f);
         }
         _mm512_storeu_ps(j->y + (long)b * BLOCK_ROWS, y);
     }
@@ -90,10 +92,9 @@ struct panel {
 /* One group of a pair of blocks. */
 struct pair_group {
     int t;
-    const uint8_t *tile[PAIR];
+    const uint8_t *codes[PAIR], *scales[PAIR]; /* codes: (16 quads, 16 rows, 4) */
     const uint8_t *ask; /* coming bytes, asked for evenly over the work: there are but 16 buffers for requests */
     int ask_step;
-    uint8_t codes[PAIR][CODES] __attribute__((aligned(64))); /* (16 quads, 16 rows, 4) */
 };
 
 /* v += the products with one digit. */
@@ -131,7 +132,7 @@ ALWAYS_INLINE void add_panel(float *y, const struct panel *p, const struct pair_
     }
     const float *scales = p->scales + g->t, *sums = p->sums + g->t;
     const long step = p->step_scales;
-    const struct weights w[PAIR] = {load_weights(g->tile[0]), load_weights(g->tile[1])};
+    const struct weights w[PAIR] = {load_weights(g->scales[0]), load_weights(g->scales[1])};
     UNROLL12(i, rows, UNROLL2(b, PAIR, {
         float *out = y + (i * PAIR + b) * BLOCK_ROWS;
         _mm512_store_ps(out, add_group(_mm512_load_ps(out), w[b], high[i][b], v[i][b], scales[i * step], sums[i * step], count));
@@ -198,23 +199,26 @@ ALWAYS_INLINE void ask_outputs(const struct digit_job *j, int b, const struct ch
 }
 
 /* Blocks b and b+1; the last of an odd number is its own pair. */
-static void add_pair(const struct digit_job *j, int b, const struct chunk *c)
+static void add_pair(const struct digit_job *j, int b, const struct chunk *c, enum form f)
 {
     float y[CHUNK][PAIR][BLOCK_ROWS] __attribute__((aligned(64)));
+    uint8_t codes[PAIR][CODES] __attribute__((aligned(64)));
     struct pair_group g;
-    const size_t block_bytes = (size_t)j->col_tiles * Q4_TILE_BYTES;
+    const size_t bytes = (size_t)tile_bytes(f), block_bytes = (size_t)j->col_tiles * bytes;
     const int here = j->n_blocks - b < PAIR ? j->n_blocks - b : PAIR;
     const panel_fn *fns = panel_fns[j->act->count - 1];
     const uint8_t *next = j->block + (size_t)(b + here) * block_bytes;
     if (j->next && b + here == j->n_blocks) next = j->next;
     for (int i = 0; i < c->n; i++) UNROLL2(k, PAIR, _mm512_store_ps(y[i][k], _mm512_setzero_ps());)
-    g.ask = next, g.ask_step = (PAIR * Q4_TILE_BYTES) / (16 * c->n_panels);
+    g.ask = next, g.ask_step = (PAIR * tile_bytes(f)) / (16 * c->n_panels);
     for (g.t = 0; g.t < j->col_tiles; g.t++) {
         float *out = y[0][0];
         ask_outputs(j, b, c, g.t);
         for (int i = 0; i < PAIR; i++) {
-            g.tile[i] = j->block + (size_t)(b + (i < here ? i : 0)) * block_bytes + (size_t)g.t * Q4_TILE_BYTES;
-            unpack_tile(g.codes[i], g.tile[i]);
+            const uint8_t *tile = j->block + (size_t)(b + (i < here ? i : 0)) * block_bytes + (size_t)g.t * bytes;
+            g.codes[i] = f == Q4 ? codes[i] : tile;
+            g.scales[i] = tile + bytes - LINE;
+            if (f == Q4) unpack_tile(codes[i], tile);
         }
         for (int i = 0; i < c->n_panels; out += c->panels[i++].n * PAIR * BLOCK_ROWS) {
             fns[c->panels[i].n - 1](out, &c->panels[i], &g);
@@ -226,19 +230,26 @@ static void add_pair(const struct digit_job *j, int b, const struct chunk *c)
             _mm512_storeu_ps(j->y + (long)(c->from + i) * j->ldy + (long)(b + k) * BLOCK_ROWS, _mm512_load_ps(y[i][k]));
 }
 
-void cpu_digits_avx512(const struct digit_job *j)
+static void several_rows(const struct digit_job *j, enum form f)
 {
     struct chunk c;
-    if (j->n == 1) {
-        switch (j->act->count) {
-        case 1: one_row(j, 1); return;
-        case 2: one_row(j, 2); return;
-        default: one_row(j, 3); return;
-        }
-    }
     for (c.from = 0; c.from < j->n; c.from += CHUNK) {
         c.n = j->n - c.from < CHUNK ? j->n - c.from : CHUNK;
         cut_panels(&c, j);
-        for (int b = 0; b < j->n_blocks; b += PAIR) add_pair(j, b, &c);
+        for (int b = 0; b < j->n_blocks; b += PAIR) add_pair(j, b, &c, f);
     }
+}
+
+void cpu_digits_avx512(const struct digit_job *j)
+{
+    if (j->n > 1) several_rows(j, Q4);
+    else if (j->act->count == 1) one_row(j, 1, Q4);
+    else if (j->act->count == 2) one_row(j, 2, Q4);
+    else one_row(j, 3, Q4);
+}
+
+void cpu_q8_digits_avx512(const struct digit_job *j)
+{
+    if (j->n > 1) several_rows(j, Q8);
+    else one_row(j, 3, Q8);
 }

@@ -96,7 +96,7 @@ static void one_block(const struct digit_job *j)
 
 static void matmul_q4_digits(const struct digit_job *j)
 {
-    each_block(j, one_block);
+    each_block(j, one_block, Q4_TILE_BYTES);
 }
 
 void cpu_kernels_neon_digits(struct cpu_kernels *k)

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "backend/cpu/vec_avx512.h"
+#include "spec/shape.h"
 
 static double sum_squares(const float *x, int n)
 {
@@ -71,6 +72,36 @@ static void group_sums(float *sums, const float *x, int n_groups)
     }
 }
 
+/* Whole numbers in the order of x: both zeros are one, NaN is the second lowest, and the lowest stands for what is not there. */
+static __m512i orders_of(const float *x, int n)
+{
+    const __mmask16 there = n < 16 ? (__mmask16)((1u << n) - 1) : 0xffff;
+    __m512 v = _mm512_add_ps(_mm512_maskz_loadu_ps(there, x), _mm512_setzero_ps());
+    __m512i bits = _mm512_castps_si512(v), flip = _mm512_and_si512(_mm512_srai_epi32(bits, 31), _mm512_set1_epi32(0x7fffffff));
+    __m512i key = _mm512_mask_mov_epi32(_mm512_xor_si512(bits, flip), _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), _mm512_set1_epi32(INT32_MIN + 1));
+    return _mm512_mask_mov_epi32(_mm512_set1_epi32(INT32_MIN), there, key);
+}
+
+/* Eight times the highest of all, which then counts as not there; without a branch that would depend on the numbers. */
+static void top_experts(int32_t *top, const float *x, int n)
+{
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m512i keys[(MAX_EXPERTS + 15) / 16];
+    const int vectors = (n + 15) / 16;
+    for (int i = 0; i < vectors; i++) keys[i] = orders_of(x + 16 * i, n - 16 * i);
+    for (int r = 0; r < EXPERTS_PER_TOKEN; r++) {
+        __m512i best = keys[0], place = lane;
+        for (int i = 1; i < vectors; i++) {
+            place = _mm512_mask_mov_epi32(place, _mm512_cmpgt_epi32_mask(keys[i], best), _mm512_add_epi32(lane, _mm512_set1_epi32(16 * i)));
+            best = _mm512_max_epi32(best, keys[i]);
+        }
+        __mmask16 highest = _mm512_cmpeq_epi32_mask(best, _mm512_set1_epi32(_mm512_reduce_max_epi32(best)));
+        int at = _mm512_reduce_min_epi32(_mm512_mask_mov_epi32(_mm512_set1_epi32(INT32_MAX), highest, place));
+        keys[at / 16] = _mm512_mask_mov_epi32(keys[at / 16], (__mmask16)(1u << at % 16), _mm512_set1_epi32(INT32_MIN));
+        top[r] = at;
+    }
+}
+
 void cpu_kernels_avx512_elem(struct cpu_kernels *k)
 {
     k->rms_norm = rms_norm;
@@ -80,4 +111,5 @@ void cpu_kernels_avx512_elem(struct cpu_kernels *k)
     k->sigmoid_mul = sigmoid_mul;
     k->add_scaled = add_scaled;
     k->group_sums = group_sums;
+    k->top_experts = top_experts;
 }

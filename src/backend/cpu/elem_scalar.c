@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "backend/cpu/scalar.h"
+#include "base/num.h"
 
 static float sigmoid(float x)
 {
@@ -48,6 +49,26 @@ static void add_scaled(float *y, const float *x, float a, int n)
     for (int i = 0; i < n; i++) y[i] += a * x[i];
 }
 
+/* A whole number in the order of x: both zeros are one, NaN is below -infinity. */
+static int32_t order_of(float x)
+{
+    int32_t bits = (int32_t)f32_bits(x + 0.0f);
+    if (isnan(x)) return INT32_MIN;
+    return bits < 0 ? bits ^ 0x7fffffff : bits;
+}
+
+static void top_experts(int32_t *top, const float *x, int n)
+{
+    for (int e = 0; e < n; e++) {
+        int at = e < EXPERTS_PER_TOKEN ? e : EXPERTS_PER_TOKEN;
+        while (at > 0 && order_of(x[e]) > order_of(x[top[at - 1]])) {
+            if (at < EXPERTS_PER_TOKEN) top[at] = top[at - 1];
+            at--;
+        }
+        if (at < EXPERTS_PER_TOKEN) top[at] = e;
+    }
+}
+
 void cpu_kernels_scalar(struct cpu_kernels *k)
 {
     k->tier = CPU_SCALAR;
@@ -60,4 +81,5 @@ void cpu_kernels_scalar(struct cpu_kernels *k)
     k->silu_mul = silu_mul;
     k->sigmoid_mul = sigmoid_mul;
     k->add_scaled = add_scaled;
+    k->top_experts = top_experts;
 }

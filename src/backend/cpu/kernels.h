@@ -31,9 +31,9 @@ enum {
 };
 
 /*
- * Activation rows as integers, for Q4 matrices: in each group of 64 values x is close to scale * v, where v is `count` signed
+ * Activation rows as integers, for Q4 matrices, and Q8 matrices where there are three digits: in each group of 64 values x is close to scale * v, where v is `count` signed
  * digits of base 256. One digit is off by at most 1/254 of the group's largest value, two by 1/65000, three by 2^-23, which
- * is what fp32 itself rounds away. Products with 4-bit codes are then sums of whole numbers: exact, in any order, the same
+ * is what fp32 itself rounds away. Products with codes are then sums of whole numbers: exact, in any order, the same
  * bits on every tier.
  */
 struct digits {
@@ -142,6 +142,7 @@ struct cpu_kernels {
     void (*matmul_q8)(const struct block_job *job);
     void (*matmul_f32)(const struct block_job *job);
     void (*matmul_q4_digits)(const struct digit_job *job);
+    void (*matmul_q8_digits)(const struct digit_job *job); /* of three digits */
     /* Splits n_groups groups of x. A group below 2^-100 becomes 0; one with NaN or infinity gets a NaN scale. */
     void (*split_digits)(const struct digit_row *out, const float *x, int n_groups);
     void (*gdn)(const struct gdn_job *job);
@@ -156,6 +157,8 @@ struct cpu_kernels {
     void (*silu_mul)(float *out, const float *gate, const float *up, int n);    /* silu(gate) * up; n multiple of 16 */
     void (*sigmoid_mul)(float *out, const float *x, const float *gate, int n);  /* x * sigmoid(gate); out may be x */
     void (*add_scaled)(float *y, const float *x, float a, int n);               /* y += a*x; n multiple of 16 */
+    /* Where the 8 highest of n numbers lie, 8 <= n <= MAX_EXPERTS: best first, the lower place on a tie; NaN is below all others. */
+    void (*top_experts)(int32_t *top, const float *x, int n);
     void (*group_sums)(float *sums, const float *x, int n_groups);              /* sums of 64 consecutive values */
 };
 

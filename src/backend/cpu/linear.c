@@ -86,17 +86,19 @@ struct norm_job {
     struct act *out;
 };
 
+void cpu_norm_row(const struct cpu_backend *c, const float *x, const struct vector *w, const struct act *out, long t)
+{
+    const struct model_shape *s = &c->base.shape;
+    c->kernels.rms_norm(out->x + t * out->ld, x + t * s->hidden, w->data, s->hidden, s->rms_eps);
+    act_groups(c, out, t, 0, s->hidden / QUANT_GROUP);
+}
+
 static void norm_part(void *arg, int thread, int n_threads)
 {
     const struct norm_job *j = arg;
-    const struct model_shape *s = &j->c->base.shape;
     long lo, hi;
     pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
-    for (long t = lo; t < hi; t++) {
-        float *row = j->out->x + t * j->out->ld;
-        j->c->kernels.rms_norm(row, j->x + t * s->hidden, j->w->data, s->hidden, s->rms_eps);
-        act_groups(j->c, j->out, t, 0, s->hidden / QUANT_GROUP);
-    }
+    for (long t = lo; t < hi; t++) cpu_norm_row(j->c, j->x, j->w, j->out, t);
 }
 
 void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out, int digits)

@@ -208,9 +208,14 @@ void matrix_row(const struct matrix *m, int expert, int row, float *out)
 
 void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job, int n_blocks, const uint8_t *next)
 {
-    if (m->kind == MATRIX_Q4 && job->act->digits.count) {
-        const struct digits *digits = &job->act->digits;
-        k->matmul_q4_digits(&(struct digit_job){job->block, n_blocks, job->col_tiles, digits, job->rows, job->n, job->y, job->ldy, next});
+    const struct digits *digits = &job->act->digits;
+    const struct digit_job whole = {job->block, n_blocks, job->col_tiles, digits, job->rows, job->n, job->y, job->ldy, next};
+    if (m->kind == MATRIX_Q4 && digits->count) {
+        k->matmul_q4_digits(&whole);
+        return;
+    }
+    if (m->kind == MATRIX_Q8 && digits->count == DIGITS_MAX) {
+        k->matmul_q8_digits(&whole);
         return;
     }
     struct block_job one = *job;

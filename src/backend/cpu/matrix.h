@@ -50,7 +50,7 @@ void matrix_row(const struct matrix *m, int expert, int row, float *out);
 
 /*
  * Runs the kernel of the matrix's kind over n_blocks row blocks from job->block on; those of block b go to job->y + 16*b.
- * 4-bit codes are multiplied with digits where the activations have them. next: as in digit_job.
+ * Codes are multiplied with digits where the activations have them, those of 8 bits with three. next: as in digit_job.
  */
 void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job, int n_blocks, const uint8_t *next);
 

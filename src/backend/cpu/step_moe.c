@@ -4,23 +4,17 @@
 
 #include "backend/cpu/cpu.h"
 
-/* The 8 highest router logits, best first (the lower index on a tie), and their softmax over the 8. */
-static void choose_experts(const float *logits, int n_experts, int32_t *top, float *weight)
+enum {
+    PIECE = 64,    /* rows that are routed together */
+    MANY_ROWS = 8, /* of a thread, so many that each reads the whole router */
+};
+
+/* The softmax over the chosen experts: renormalised probabilities, in which the softmax's own denominator cancels. */
+static void weigh_experts(float *weight, const float *logits, const int32_t *top)
 {
-    int n = 0;
-    for (int e = 0; e < n_experts; e++) {
-        if (n == EXPERTS_PER_TOKEN && !(logits[e] > logits[top[n - 1]])) continue;
-        int at = n < EXPERTS_PER_TOKEN ? n++ : n - 1;
-        while (at > 0 && logits[e] > logits[top[at - 1]]) {
-            top[at] = top[at - 1];
-            at--;
-        }
-        top[at] = e;
-    }
-    /* Renormalised top-8 probabilities: the softmax's own denominator cancels. */
     float sum = 0;
-    for (int i = 0; i < n; i++) sum += weight[i] = expf(logits[top[i]] - logits[top[0]]);
-    for (int i = 0; i < n; i++) weight[i] /= sum;
+    for (int i = 0; i < EXPERTS_PER_TOKEN; i++) sum += weight[i] = expf(logits[top[i]] - logits[top[0]]);
+    for (int i = 0; i < EXPERTS_PER_TOKEN; i++) weight[i] /= sum;
 }
 
 /* Sorts the batch's choices by expert, in order of rows within each. */
@@ -41,18 +35,71 @@ static void group_slots(struct workspace *ws, int n_rows, int n_experts)
     }
 }
 
+static void choose_experts(struct workspace *ws, const struct cpu_kernels *k, int n_experts, long from, long to)
+{
+    for (long t = from; t < to; t++) {
+        const float *logits = ws->router + t * ws->ld_experts;
+        int32_t *top = ws->top + t * EXPERTS_PER_TOKEN;
+        k->top_experts(top, logits, n_experts);
+        weigh_experts(ws->top_weight + t * EXPERTS_PER_TOKEN, logits, top);
+    }
+}
+
+struct route_job {
+    struct cpu_backend *c;
+    const struct moe_weights *w;
+};
+
+/* Norm, products and choice of a piece of rows, whose digits (in the first rows of router_digits) stay in the second-level cache. */
+static void route_piece(const struct route_job *j, const struct digits *digits, long from, int n)
+{
+    struct cpu_backend *c = j->c;
+    struct workspace *ws = &c->ws;
+    struct act in = act_from(&ws->norm, from);
+    for (int i = 0; i < n; i++) {
+        cpu_norm_row(c, ws->x, j->w->norm, &ws->norm, from + i);
+        if (!c->now.router) continue;
+        struct digit_row out = digit_row(digits, i, 0);
+        c->kernels.split_digits(&out, in.x + (long)i * in.ld, in.ld / QUANT_GROUP);
+    }
+    if (c->now.router) in.digits = *digits;
+    product_blocks(c, &(struct product){j->w->router, 0, &in, NULL, n, ws->router + from * ws->ld_experts, ws->ld_experts}, 0, j->w->router->n_blocks);
+    product_blocks(c, &(struct product){j->w->shared_gate, 0, &in, NULL, n, ws->shared_gate + from * BLOCK_ROWS, BLOCK_ROWS}, 0, 1);
+    choose_experts(ws, &c->kernels, c->base.shape.n_experts, from, from + n);
+}
+
+static void route_part(void *arg, int thread, int n_threads)
+{
+    const struct route_job *j = arg;
+    long lo, hi;
+    pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
+    struct digit_row first = digit_row(&j->c->ws.router_digits, lo, 0);
+    struct digits digits = {first.d, first.scales, first.sums, j->c->ws.norm.ld, first.count};
+    for (long from = lo; from < hi; from += PIECE) route_piece(j, &digits, from, hi - from < PIECE ? (int)(hi - from) : PIECE);
+}
+
+/* One thread's rows after another, or for few rows one thread's row blocks: a row's bits are the same. */
 void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
-    int n = c->batch->n_rows, n_experts = be->shape.n_experts;
-    cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.count);
-    struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
-    cpu_linear(c, l, 2, &ws->norm, n);
-    for (int t = 0; t < n; t++)
-        choose_experts(ws->router + (long)t * ws->ld_experts, n_experts, ws->top + t * EXPERTS_PER_TOKEN,
-                       ws->top_weight + t * EXPERTS_PER_TOKEN);
-    group_slots(ws, n, n_experts);
+    int n = c->batch->n_rows;
+    if (n >= MANY_ROWS * pool_size(c->pool)) {
+        ws->norm.digits.count = c->now.count;
+        pool_run(c->pool, route_part, &(struct route_job){c, w});
+    } else {
+        struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
+        cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.count);
+        struct act in = ws->norm;
+        if (c->now.router) in.digits = ws->router_digits;
+        for (int t = 0; t < n && c->now.router; t++) {
+            struct digit_row out = digit_row(&ws->router_digits, t, 0);
+            c->kernels.split_digits(&out, in.x + (long)t * in.ld, in.ld / QUANT_GROUP);
+        }
+        cpu_linear(c, l, 2, &in, n);
+        choose_experts(ws, &c->kernels, be->shape.n_experts, 0, n);
+    }
+    group_slots(ws, n, be->shape.n_experts);
 }
 
 struct expert_job {

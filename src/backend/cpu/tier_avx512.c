@@ -8,4 +8,5 @@ void cpu_kernels_avx512(struct cpu_kernels *k)
     cpu_kernels_avx512_mix(k);
     cpu_kernels_avx512_elem(k);
     k->matmul_q4_digits = cpu_digits_avx512;
+    k->matmul_q8_digits = cpu_q8_digits_avx512;
 }

@@ -56,6 +56,8 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->routed = (struct act){.ld = ws->norm.ld};
     ws->routed.digits = (struct digits){carve(c, slots * (size_t)digits_row_bytes(ws->norm.ld, 2)), carve_floats(c, slots, ws->norm.ld / QUANT_GROUP),
                                         carve_floats(c, slots, ws->norm.ld / QUANT_GROUP), ws->norm.ld, 0};
+    ws->router_digits = ws->routed.digits;
+    ws->router_digits.count = DIGITS_MAX;
     ws->rotary = carve_floats(c, n, ROTARY_DIM);
     ws->qkv = carve_floats(c, n, ws->ld_qkv);
     ws->conv = carve_floats(c, n, ws->ld_qkv);

@@ -1,0 +1,9 @@
+/* The AMX tier's table: AVX-512 with tiles of int8 and bf16. */
+#include "backend/cpu/amx.h"
+
+void cpu_kernels_amx(struct cpu_kernels *k)
+{
+    k->tier = CPU_AMX;
+    k->matmul_q4_digits = cpu_q4_digits_amx;
+    k->matmul_q8_digits = cpu_q8_digits_amx;
+}
