@@ -136,6 +136,7 @@ struct product {
     int n;
     float *y; /* (n, ldy) */
     int ldy;
+    struct block_run next; /* as in digit_job */
 };
 /* Row blocks first … last-1 with a few rows at a time, so that these stay in the second-level cache. */
 void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last);

@@ -10,7 +10,7 @@
 #include "backend/cpu/rows.h"
 #include "backend/cpu/vec_avx512.h"
 
-enum { CHUNK = 64, PANEL = 12, PAIR = 2, CODES = QUANT_GROUP * BLOCK_ROWS, AHEAD = 9216 };
+enum { CHUNK = 64, PANEL = 12, PAIR = 2, CODES = QUANT_GROUP * BLOCK_ROWS };
 
 /* Words of a tile hold two quads, the odd one in the high nibbles. */
 ALWAYS_INLINE void unpack(__m512i quads[2], const uint8_t *tile, int word)
@@ -47,36 +47,81 @@ ALWAYS_INLINE __m512 add_group(__m512 y, struct weights w, __m512 high, __m512i 
     return _mm512_fmadd_ps(w.bias, _mm512_set1_ps(sum), y);
 }
 
-/* ---- one row: bound by memory, so coming tiles are asked for ---- */
+/* ---- one row: bound by memory ---- */
 
-ALWAYS_INLINE __m512 row_group(__m512 y, const uint8_t *tile, const struct digit_row *r, int t, int count, enum form f)
+/*
+ * Four runs of row blocks side by side: each is a stream of its own for the processor's prefetchers, which stop at the end of a
+ * page, and a quad of digits is broadcast once for all. Lines are asked for one by one between products.
+ */
+enum { STREAMS = 4, TILES_AHEAD = 4 };
+
+struct stream {
+    const uint8_t *tile, *ask; /* of the first; those of the others lie `step` and `ask_step` bytes behind each other */
+    size_t step, ask_step;
+};
+
+/* y[k] += group t of stream k. */
+ALWAYS_INLINE void row_groups(__m512 y[STREAMS], const struct stream *s, const struct digit_row *r, int t, int streams, int count, enum form f)
 {
     const int8_t *d = r->d + (long)t * count * QUANT_GROUP;
-    __m512i v[DIGITS_MAX + 1];
-    UNROLL4(i, count, v[i] = _mm512_setzero_si512();)
+    const int scales = tile_bytes(f) - LINE, word_bytes = scales / 8;
+    __m512i v[STREAMS][DIGITS_MAX + 1];
+    UNROLL4(k, streams, {
+        UNROLL4(i, count, v[k][i] = _mm512_setzero_si512();)
+        __builtin_prefetch(s->ask + k * s->ask_step + scales);
+    })
 #pragma GCC unroll 8
     for (int word = 0; word < 8; word++) {
-        __m512i quads[2];
-        if (f == Q4) unpack(quads, tile, word);
-        else UNROLL2(h, 2, quads[h] = _mm512_load_si512((const void *)(tile + 128 * word + 64 * h));)
-        UNROLL4(i, count, UNROLL2(h, 2, v[i] = _mm512_dpbusd_epi32(v[i], quads[h], load_quad(d + i * QUANT_GROUP + 8 * word + 4 * h));))
+        __m512i quads[STREAMS][2];
+        UNROLL4(k, streams, {
+            const uint8_t *at = s->tile + k * s->step, *ask = s->ask + k * s->ask_step + word_bytes * word;
+            __builtin_prefetch(ask);
+            if (f == Q8) __builtin_prefetch(ask + LINE);
+            if (f == Q4) unpack(quads[k], at, word);
+            else UNROLL2(h, 2, quads[k][h] = _mm512_load_si512((const void *)(at + word_bytes * word + LINE * h));)
+        })
+        UNROLL4(i, count, UNROLL2(h, 2, {
+            __m512i x = load_quad(d + i * QUANT_GROUP + 8 * word + 4 * h);
+            UNROLL4(k, streams, v[k][i] = _mm512_dpbusd_epi32(v[k][i], quads[k][h], x);)
+        }))
     }
-    __m512i low = count == 1 ? v[0] : _mm512_add_epi32(_mm512_slli_epi32(v[count - 2], 8), v[count - 1]);
-    return add_group(y, load_weights(tile + tile_bytes(f) - LINE), _mm512_cvtepi32_ps(v[0]), low, r->scales[t], r->sums[t], count);
+    UNROLL4(k, streams, {
+        __m512i low = count == 1 ? v[k][0] : _mm512_add_epi32(_mm512_slli_epi32(v[k][count - 2], 8), v[k][count - 1]);
+        struct weights w = load_weights(s->tile + k * s->step + scales);
+        y[k] = add_group(y[k], w, _mm512_cvtepi32_ps(v[k][0]), low, r->scales[t], r->sums[t], count);
+    })
+}
+
+/* `blocks` row blocks of each stream, from block `first` on; behind them `next` is asked for. */
+ALWAYS_INLINE void row_blocks(const struct digit_job *j, int first, int blocks, struct stream next, int streams, int count, enum form f)
+{
+    const struct digit_row row = digit_row(j->act, j->rows ? j->rows[0] : 0, 0);
+    const long ahead = TILES_AHEAD * tile_bytes(f);
+    const size_t block_bytes = (size_t)j->col_tiles * (size_t)tile_bytes(f);
+    struct stream s = {.tile = j->block + (size_t)first * block_bytes, .step = (size_t)blocks * block_bytes};
+    const uint8_t *end = s.tile + s.step;
+    for (int b = first; b < first + blocks; b++) {
+        __m512 y[STREAMS];
+        UNROLL4(k, streams, y[k] = _mm512_setzero_ps();)
+        for (int t = 0; t < j->col_tiles; t++, s.tile += tile_bytes(f)) {
+            const long left = end - s.tile;
+            s.ask = left > ahead ? s.tile + ahead : next.tile + (ahead - left);
+            s.ask_step = left > ahead ? s.step : next.step;
+            row_groups(y, &s, &row, t, streams, count, f);
+        }
+        UNROLL4(k, streams, _mm512_storeu_ps(j->y + (long)(b + k * blocks) * BLOCK_ROWS, y[k]);)
+    }
 }
 
 ALWAYS_INLINE void one_row(const struct digit_job *j, int count, enum form f)
 {
-    struct digit_row row = digit_row(j->act, j->rows ? j->rows[0] : 0, 0);
-    const uint8_t *tile = j->block, *end = tile + (size_t)j->n_blocks * (size_t)j->col_tiles * (size_t)tile_bytes(f);
-    for (int b = 0; b < j->n_blocks; b++) {
-        __m512 y = _mm512_setzero_ps();
-        for (int t = 0; t < j->col_tiles; t++, tile += tile_bytes(f)) {
-            prefetch_tile(j->next && tile + AHEAD >= end ? j->next - (end - tile) : tile, AHEAD, tile_bytes(f));
-            y = row_group(y, tile, &row, t, count, f);
-        }
-        _mm512_storeu_ps(j->y + (long)b * BLOCK_ROWS, y);
-    }
+    const size_t block_bytes = (size_t)j->col_tiles * (size_t)tile_bytes(f);
+    const int blocks = j->n_blocks / STREAMS, done = blocks * STREAMS, left = j->n_blocks - done;
+    struct stream next = {.tile = j->block + (size_t)j->n_blocks * block_bytes, .step = (size_t)blocks * block_bytes};
+    if (j->next) next = (struct stream){.tile = j->next, .step = (size_t)(j->next_blocks / STREAMS) * block_bytes};
+    const struct stream rest = {.tile = j->block + (size_t)done * block_bytes};
+    row_blocks(j, 0, blocks, left ? rest : next, STREAMS, count, f);
+    row_blocks(j, done, left, next, 1, count, f);
 }
 
 /* ---- several rows ---- */

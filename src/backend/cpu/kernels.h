@@ -92,7 +92,8 @@ struct digit_job {
     int n;
     float *y;
     int ldy;
-    const uint8_t *next; /* tiles that will be read after these, as a hint; NULL: those that lie behind */
+    const uint8_t *next; /* row blocks that will be read after these, as a hint; NULL: those that lie behind */
+    int next_blocks;     /* their number */
 };
 
 /* The gated delta rule of one value head over n tokens, for the value columns v_lo … v_hi-1 (multiples of 16). */

@@ -34,7 +34,7 @@ void product_blocks(const struct cpu_backend *c, const struct product *p, long f
                                 .n = p->n - from < piece ? p->n - from : piece,
                                 .y = p->y + (long)from * p->ldy + first * BLOCK_ROWS,
                                 .ldy = p->ldy};
-        matrix_run(&c->kernels, p->matrix, &job, (int)(last - first), NULL);
+        matrix_run(&c->kernels, p->matrix, &job, (int)(last - first), p->next);
     }
 }
 
@@ -50,8 +50,9 @@ static void linear_part(void *arg, int thread, int n_threads)
         long first = lo > before ? lo - before : 0, last = hi - before;
         if (last > l->matrix->n_blocks) last = l->matrix->n_blocks;
         struct product p = {.matrix = l->matrix, .act = j->act, .n = j->n_rows, .y = l->y, .ldy = l->ldy};
-        product_blocks(j->c, &p, first, last);
         before += l->matrix->n_blocks;
+        if (i + 1 < j->n_linear && hi > before) p.next = (struct block_run){matrix_block(l[1].matrix, 0, 0), (int)(hi - before)};
+        product_blocks(j->c, &p, first, last);
     }
 }
 

@@ -206,10 +206,10 @@ void matrix_row(const struct matrix *m, int expert, int row, float *out)
     }
 }
 
-void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job, int n_blocks, const uint8_t *next)
+void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job, int n_blocks, struct block_run next)
 {
     const struct digits *digits = &job->act->digits;
-    const struct digit_job whole = {job->block, n_blocks, job->col_tiles, digits, job->rows, job->n, job->y, job->ldy, next};
+    const struct digit_job whole = {job->block, n_blocks, job->col_tiles, digits, job->rows, job->n, job->y, job->ldy, next.at, next.n};
     if (m->kind == MATRIX_Q4 && digits->count) {
         k->matmul_q4_digits(&whole);
         return;

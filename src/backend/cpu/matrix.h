@@ -48,10 +48,16 @@ static inline const uint8_t *matrix_block(const struct matrix *m, int expert, in
 /* One row as fp32: cols values of scale*q + bias. */
 void matrix_row(const struct matrix *m, int expert, int row, float *out);
 
+/* Row blocks behind each other. */
+struct block_run {
+    const uint8_t *at;
+    int n;
+};
+
 /*
  * Runs the kernel of the matrix's kind over n_blocks row blocks from job->block on; those of block b go to job->y + 16*b.
  * Codes are multiplied with digits where the activations have them, those of 8 bits with three. next: as in digit_job.
  */
-void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job, int n_blocks, const uint8_t *next);
+void matrix_run(const struct cpu_kernels *k, const struct matrix *m, const struct block_job *job, int n_blocks, struct block_run next);
 
 #endif

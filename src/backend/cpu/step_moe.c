@@ -63,8 +63,8 @@ static void route_piece(const struct route_job *j, const struct digits *digits, 
         c->kernels.split_digits(&out, in.x + (long)i * in.ld, in.ld / QUANT_GROUP);
     }
     if (c->now.router) in.digits = *digits;
-    product_blocks(c, &(struct product){j->w->router, 0, &in, NULL, n, ws->router + from * ws->ld_experts, ws->ld_experts}, 0, j->w->router->n_blocks);
-    product_blocks(c, &(struct product){j->w->shared_gate, 0, &in, NULL, n, ws->shared_gate + from * BLOCK_ROWS, BLOCK_ROWS}, 0, 1);
+    product_blocks(c, &(struct product){j->w->router, 0, &in, NULL, n, ws->router + from * ws->ld_experts, ws->ld_experts, {NULL, 0}}, 0, j->w->router->n_blocks);
+    product_blocks(c, &(struct product){j->w->shared_gate, 0, &in, NULL, n, ws->shared_gate + from * BLOCK_ROWS, BLOCK_ROWS, {NULL, 0}}, 0, 1);
     choose_experts(ws, &c->kernels, c->base.shape.n_experts, from, from + n);
 }
 
@@ -164,12 +164,10 @@ static void take_blocks(struct share *s, int blocks, int n_rows, int *first, int
     s->at += blocks * cost;
 }
 
-enum { INNER_BLOCKS = 8 };
-
-/* One expert (routed or shared) and its rows. */
+/* One expert (routed or shared), its rows, and the row blocks of a thread. */
 struct expert_run {
     const struct matrix *gate, *up, *down;
-    int expert;
+    int expert, lo, hi;
     struct act in;        /* normed rows */
     const int32_t *rows;  /* those of the expert; NULL: all in order */
     int first, n;        /* rows of inner and out */
@@ -177,43 +175,57 @@ struct expert_run {
     float *out;          /* (…, ld_hidden) */
 };
 
-/* inner = silu(gate*x) * (up*x) for a few row blocks and a piece of the rows. */
-static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int block, int n_blocks, int from, int n)
+/* Outputs of gate and up that fit on the stack: few row blocks of many rows, or many of one row. */
+enum { MAX_PIECE = 64, INNER_BLOCKS = 8, ONE_ROW_BLOCKS = MAX_PIECE * INNER_BLOCKS };
+
+/* inner = silu(gate*x) * (up*x) for a few row blocks and a piece of the rows; gate's blocks `next` come after. */
+static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int block, int n_blocks, int from, int n, struct block_run next)
 {
-    enum { MAX_PIECE = 64, LD = INNER_BLOCKS * BLOCK_ROWS };
+    enum { LD = INNER_BLOCKS * BLOCK_ROWS };
     float gate[MAX_PIECE * LD] __attribute__((aligned(64))), up[MAX_PIECE * LD] __attribute__((aligned(64)));
-    const uint8_t *gate_block = matrix_block(e->gate, e->expert, block), *up_block = matrix_block(e->up, e->expert, block);
+    const uint8_t *up_block = matrix_block(e->up, e->expert, block);
     struct act act = e->rows ? e->in : act_from(&e->in, from);
-    struct block_job job = {.block = gate_block,
+    struct block_job job = {.block = matrix_block(e->gate, e->expert, block),
                             .col_tiles = e->gate->col_tiles,
                             .act = &act,
                             .rows = e->rows ? e->rows + from : NULL,
                             .n = n,
                             .y = gate,
                             .ldy = LD};
-    matrix_run(&c->kernels, e->gate, &job, n_blocks, up_block);
+    matrix_run(&c->kernels, e->gate, &job, n_blocks, (struct block_run){up_block, n_blocks});
     job.block = up_block;
     job.y = up;
-    matrix_run(&c->kernels, e->up, &job, n_blocks, gate_block + (size_t)n_blocks * e->gate->block_bytes);
+    matrix_run(&c->kernels, e->up, &job, n_blocks, next);
     for (int r = 0; r < n; r++)
         c->kernels.silu_mul(e->inner->x + (long)(e->first + from + r) * e->inner->ld + (long)block * BLOCK_ROWS, gate + r * LD, up + r * LD,
                             n_blocks * BLOCK_ROWS);
 }
 
-/* A piece of the rows at a time, with a few blocks of gate and up, so that their outputs fit on the stack. */
-static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, int first, int last)
+/* The first blocks of gate from b on that are computed together; none: e NULL, or b its end. */
+static struct block_run inner_run(const struct expert_run *e, int b)
+{
+    if (!e || b == e->hi) return (struct block_run){NULL, 0};
+    int most = e->n == 1 ? ONE_ROW_BLOCKS : INNER_BLOCKS;
+    return (struct block_run){matrix_block(e->gate, e->expert, b), e->hi - b < most ? e->hi - b : most};
+}
+
+static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
 {
     int piece = product_piece(&e->in);
     for (int from = 0; from < e->n; from += piece)
-        for (int b = first; b < last; b += INNER_BLOCKS)
-            inner_piece(c, e, b, last - b < INNER_BLOCKS ? last - b : INNER_BLOCKS, from, e->n - from < piece ? e->n - from : piece);
+        for (int b = e->lo, n; b < e->hi; b += n) {
+            n = inner_run(e, b).n;
+            struct block_run next = b + n < e->hi ? inner_run(e, b + n) : inner_run(after, after ? after->lo : 0);
+            inner_piece(c, e, b, n, from, e->n - from < piece ? e->n - from : piece, next);
+        }
 }
 
-static void down_blocks(struct cpu_backend *c, const struct expert_run *e, int first, int last)
+static void down_blocks(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
 {
     struct act in = act_from(e->inner, e->first);
-    struct product p = {e->down, e->expert, &in, NULL, e->n, e->out + (long)e->first * c->ws.ld_hidden, c->ws.ld_hidden};
-    product_blocks(c, &p, first, last);
+    struct product p = {e->down, e->expert, &in, NULL, e->n, e->out + (long)e->first * c->ws.ld_hidden, c->ws.ld_hidden, {NULL, 0}};
+    if (after) p.next = (struct block_run){matrix_block(after->down, after->expert, after->lo), after->hi - after->lo};
+    product_blocks(c, &p, e->lo, e->hi);
 }
 
 static struct expert_run shared_run(const struct expert_job *j)
@@ -243,21 +255,24 @@ static struct expert_run routed_run(const struct expert_job *j, const struct exp
                                .out = ws->expert_out};
 }
 
-typedef void (*blocks_fn)(struct cpu_backend *c, const struct expert_run *e, int first, int last);
+/* after: what this thread runs next; NULL: nothing. */
+typedef void (*blocks_fn)(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after);
 
 /* Runs fn over this thread's share of the row blocks of the shared and of every chosen expert. */
 static void run_share(const struct expert_job *j, struct share share, int blocks, int shared_blocks, blocks_fn fn)
 {
-    int first, last;
-    struct expert_run e = shared_run(j);
-    take_blocks(&share, shared_blocks, e.n, &first, &last);
-    fn(j->c, &e, first, last);
+    struct expert_run e = {.lo = 0}, after = shared_run(j);
+    take_blocks(&share, shared_blocks, after.n, &after.lo, &after.hi);
     for (int g = 0; g < j->c->ws.n_groups; g++) {
-        take_blocks(&share, blocks, j->c->ws.groups[g].n, &first, &last);
-        if (first == last) continue;
-        e = routed_run(j, &j->c->ws.groups[g]);
-        fn(j->c, &e, first, last);
+        int lo, hi;
+        take_blocks(&share, blocks, j->c->ws.groups[g].n, &lo, &hi);
+        if (lo == hi) continue;
+        e = after;
+        after = routed_run(j, &j->c->ws.groups[g]);
+        after.lo = lo, after.hi = hi;
+        fn(j->c, &e, &after);
     }
+    fn(j->c, &after, NULL);
 }
 
 static void inner_part(void *arg, int thread, int n_threads)
