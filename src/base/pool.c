@@ -11,9 +11,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
-enum { SPIN_ROUNDS = 4000, MAX_THREADS = 256 };
+enum { MAX_THREADS = 256, LOOK_ROUNDS = 64 /* of spinning between two looks at the clock */ };
+/*
+ * How long to spin before sleeping. To wake a thread takes the waker 20 us and the woken one 50 on a virtual machine, so the time is
+ * longer than the visits of other threads that borrow a processor in the middle of a run (some 70 us for a server's token on its way out).
+ */
+static const double spin_ms = 0.2;
 
 struct pool {
     int n_threads;
@@ -37,6 +43,21 @@ static inline void cpu_relax(void)
 #elif defined(__aarch64__)
     __asm__ volatile("yield");
 #endif
+}
+
+struct spin {
+    int rounds;
+    double end_ms;
+};
+
+/* One round of spinning. False when it is time to sleep. */
+static bool spin_on(struct spin *s)
+{
+    cpu_relax();
+    if (++s->rounds % LOOK_ROUNDS) return true;
+    double now = clock_ms();
+    if (s->rounds == LOOK_ROUNDS) s->end_ms = now + spin_ms;
+    return now < s->end_ms;
 }
 
 static uint32_t generation_of(uint64_t claim)
@@ -70,11 +91,11 @@ static void run_parts(struct pool *p, uint32_t generation)
 /* Waits for a run other than `seen`; returns its generation. */
 static uint32_t wait_for_start(struct pool *p, uint32_t seen)
 {
+    struct spin spin = {0};
     uint32_t now;
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
+    do {
         if ((now = generation_of(atomic_load(&p->claim))) != seen) return now;
-        cpu_relax();
-    }
+    } while (spin_on(&spin));
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
     while ((now = generation_of(atomic_load(&p->claim))) == seen) pthread_cond_wait(&p->start, &p->lock);
@@ -100,9 +121,9 @@ static uint32_t start_run(struct pool *p)
     uint32_t generation = generation_of(atomic_load(&p->claim)) + 1;
     atomic_store(&p->claim, (uint64_t)generation << 32);
     if (atomic_load(&p->sleepers) > 0) {
-        pthread_mutex_lock(&p->lock);
-        pthread_cond_broadcast(&p->start);
+        pthread_mutex_lock(&p->lock); /* who counts as a sleeper either sleeps by now or has seen the new generation */
         pthread_mutex_unlock(&p->lock);
+        pthread_cond_broadcast(&p->start); /* without the lock, on which the woken would sleep once more */
     }
     return generation;
 }
@@ -149,10 +170,10 @@ int pool_size(const struct pool *p)
 
 static void wait_for_end(struct pool *p)
 {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
+    struct spin spin = {0};
+    do {
         if (atomic_load(&p->pending) == 0) return;
-        cpu_relax();
-    }
+    } while (spin_on(&spin));
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->caller_sleeps, true);
     while (atomic_load(&p->pending) != 0) pthread_cond_wait(&p->done, &p->lock);
