@@ -44,13 +44,20 @@ def first_byte():
     return out
 
 
+def ends_of_turn():
+    with open("models/demo/generation_config.json") as f:
+        return json.load(f)["eos_token_id"]
+
+
 def overhead(threads, rounds=9):
     """Time of a token of the demo model through the server against lily run, alternating; medians of the rounds."""
     question, n = "Tell me a story about a lantern and a fox.", 600
+    bias = {str(end): -100 for end in ends_of_turn()}  # n tokens from both
     server = Server(None, ["--threads", str(threads), "--ctx", "4096"])
-    body = {"stream": True, "temperature": 0, "enable_thinking": False, "max_tokens": n, "logit_bias": {}, "messages": [{"role": "user", "content": question}]}
-    end = server.ok("/tokenize", {"content": "<|im_end|>", "parse_special": True})["tokens"][0]
-    body["logit_bias"] = {str(end): -100}  # the same number of tokens from both
+    body = {"stream": True, "temperature": 0, "enable_thinking": False, "max_tokens": n, "logit_bias": bias, "messages": [{"role": "user", "content": question}]}
+    command = [LILY, "run", "-m", "models/demo", "--json", "--no-think", "--threads", str(threads), "--ctx", "4096", "-t", "0", "-n", str(n)]
+    for end in bias:
+        command += ["--logit-bias", "%s=-100" % end]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump({**body, "lily": {"progress": False}}, f)
         f.flush()
@@ -61,11 +68,11 @@ def overhead(threads, rounds=9):
             forward = server.metric("decode_seconds_total") - forward
             beside.append(100 * (served[-1] * (n - 1) / (1e3 * forward) - 1))
             whole = server.ok("/v1/chat/completions", {**body, "stream": False})
+            done = json.loads(subprocess.run([*command, question], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+            if not n == whole["usage"]["completion_tokens"] == done["usage"]["completion_tokens"]:
+                raise RuntimeError("an answer does not have %d tokens" % n)
             inside.append(whole["lily"]["timings"]["decode_ms"] / n)
-            done = subprocess.run([LILY, "run", "-m", "models/demo", "--json", "--no-think", "--threads", str(threads), "--ctx", "4096", "-t", "0", "-n", str(n),
-                                   "--logit-bias", "%d=-100" % end, question], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            timings = json.loads(done.stdout)["timings"]
-            run.append(timings["decode_ms"] / n)
+            run.append(done["timings"]["decode_ms"] / n)
     server.stop()
     a, b, c = statistics.median(served), statistics.median(run), statistics.median(inside)
     return {"threads": threads, "served_ms": a, "not_streamed_ms": c, "run_ms": b, "percent": 100 * (a / b - 1),
