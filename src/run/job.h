@@ -38,6 +38,7 @@ struct job_spec {
     bool thinking_open;   /* the prompt ends inside <think> */
     bool no_calls;        /* calls are text */
     bool one_call;        /* the answer ends behind its first call */
+    bool whole;           /* the asker waits for the end: wake it for that, and when the ring fills */
     int owner;            /* which client asks (its key): what was asked by one is not shown to another */
     const struct json *tools; /* borrowed; read by the engine thread alone from engine_submit on; may be NULL */
 };

@@ -11,7 +11,7 @@ static void put_one(struct outbox *o, struct ring *r, enum job_record kind, cons
 {
     struct head head = {(uint32_t)kind, (uint32_t)n};
     if (outbox_is_empty(o) && ring_put(r, kind, data, n)) {
-        o->wrote = true;
+        o->wrote |= !o->whole || ring_is_half_full(r);
         return;
     }
     buf_add(&o->waiting, &head, sizeof head);

@@ -10,7 +10,8 @@
 struct outbox {
     struct buf waiting; /* owned; records: kind, length, bytes */
     size_t at;          /* of the first that still waits */
-    bool wrote;         /* something came into the ring */
+    bool whole;         /* the reader wants all at once, so that what is in the ring tells it nothing until that is half full */
+    bool wrote;         /* something for the reader came into the ring */
 };
 
 void outbox_put(struct outbox *o, struct ring *r, enum job_record kind, const void *data, size_t n);

@@ -56,6 +56,12 @@ static bool put(struct ring *r, uint32_t kind, const void *data, size_t n, size_
     return true;
 }
 
+bool ring_is_half_full(const struct ring *r)
+{
+    size_t at = atomic_load_explicit(&r->put, memory_order_relaxed);
+    return at - atomic_load_explicit(&r->taken, memory_order_relaxed) > r->size / 2;
+}
+
 bool ring_put(struct ring *r, uint32_t kind, const void *data, size_t n)
 {
     return put(r, kind, data, n, RING_LAST_BYTES);

@@ -31,6 +31,7 @@ size_t ring_max_record(const struct ring *r); /* bytes that one record may hold 
 
 /* false: there is no room now. n is at most ring_max_record. */
 bool ring_put(struct ring *r, uint32_t kind, const void *data, size_t n);
+bool ring_is_half_full(const struct ring *r); /* for the writer; the reader may be emptying it */
 /* The last record of all, of at most RING_LAST_BYTES with its head. */
 void ring_put_last(struct ring *r, uint32_t kind, const void *data, size_t n);
 /* Takes the oldest record; its bytes replace out's. false: there is none. */

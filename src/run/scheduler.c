@@ -80,6 +80,7 @@ void scheduler_admit(struct scheduler *s, struct job *j)
     while (slot->phase != SLOT_FREE) slot++;
     slot->phase = SLOT_WAITING;
     slot->job = j;
+    slot->outbox.whole = j->spec->whole;
     slot->order = s->admitted++;
     slot->turn = 0;
     slot->bound = false;

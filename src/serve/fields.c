@@ -346,8 +346,10 @@ void call_submit(struct call *c)
     struct job *jobs[MAX_CHOICES];
     int n_prompts = c->n_prompts ? c->n_prompts : 1;
     if (!c->n_prompts) c->prompts[0] = &c->ask.spec;
-    for (int i = 0; i < n_prompts; i++)
+    for (int i = 0; i < n_prompts; i++) {
+        c->prompts[i]->whole = !c->ask.stream;
         if (!fit_context(c, c->prompts[i])) return;
+    }
     for (int i = 0; i < c->ask.n; i++) {
         jobs[i] = job_new(c->prompts[i / (c->ask.n / n_prompts)], c->ask.seed + (uint64_t)i);
         jobs[i]->user = c;

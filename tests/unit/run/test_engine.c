@@ -211,6 +211,46 @@ static void test_wakes_at_once(void **state)
     rig_close(&r);
 }
 
+/* Takes what is in the ring. True: the end was among it. */
+static bool drain(struct rig *r, struct job *j, size_t *n_text)
+{
+    struct buf record = {0};
+    uint32_t kind = JOB_CONTENT;
+    while (kind != JOB_END && ring_take(&j->ring, &kind, &record))
+        if (kind == JOB_CONTENT) *n_text += record.len;
+    if (kind != JOB_END && atomic_load(&j->blocked)) engine_kick(r->engine);
+    buf_free(&record);
+    return kind == JOB_END;
+}
+
+/* Who wants a whole answer is woken for its end alone, unless the ring fills; a reader that reads when woken gets everything. */
+static void test_wakes_for_a_whole(void **state)
+{
+    (void)state;
+    struct rig r;
+    size_t n_text = 0;
+    rig_open(&r, "{\"replies\": [{\"times\": 1, \"tokens\": [{\"text\": \"a\", \"repeat\": 200}]}, "
+                 "{\"tokens\": [{\"text\": \"0123456789012345678901234567890123456789012345678901234567890123\", \"repeat\": 4000}]}]}",
+             1, 8);
+    r.spec.whole = true;
+    assert_int_equal(finish(&r, submit(&r), NULL).completion_tokens, 200);
+    assert_true(atomic_load(&r.wakes) <= 2); /* loaded, and the end */
+    struct job *j = submit(&r);
+    double limit = clock_ms() + 20e3;
+    for (int seen = 0; !drain(&r, j, &n_text);) {
+        while (atomic_load(&r.wakes) == seen) {
+            assert_true(clock_ms() < limit);
+            usleep(100);
+        }
+        seen = atomic_load(&r.wakes);
+    }
+    assert_int_equal(n_text, 4000 * 64);
+    job_free(j);
+    engine_stop(r.engine);
+    assert_int_equal(atomic_load(&r.at_once), 4); /* loaded, two ends, the end of the engine */
+    rig_close(&r);
+}
+
 static void test_max_tokens(void **state)
 {
     (void)state;
@@ -344,10 +384,10 @@ int main(void)
         cmocka_unit_test(test_ring_keeps_records), cmocka_unit_test(test_ring_last_record_finds_room),
         cmocka_unit_test(test_ring_two_threads),   cmocka_unit_test(test_repeat),
         cmocka_unit_test(test_jobs_end),           cmocka_unit_test(test_wakes_at_once),
-        cmocka_unit_test(test_max_tokens),
+        cmocka_unit_test(test_wakes_for_a_whole),  cmocka_unit_test(test_max_tokens),
         cmocka_unit_test(test_full_ring),          cmocka_unit_test(test_cancel_everywhere),
-        cmocka_unit_test(test_queue_is_limited),   cmocka_unit_test(test_cancelled_in_the_queue),   cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_stop_ends_jobs),
+        cmocka_unit_test(test_queue_is_limited),   cmocka_unit_test(test_cancelled_in_the_queue),
+        cmocka_unit_test(test_errors),             cmocka_unit_test(test_stop_ends_jobs),
     };
     if (bundle_open("models/demo", &texts, &err) != LILY_OK) {
         printf("%s\n", err.msg);
