@@ -299,10 +299,13 @@ bool call_pump(struct call *c)
     struct buf record = {0}, out = {0};
     if (c->preparing) return false;
     for (int i = 0; i < c->n_choices; i++) pump_choice(c, i, &record, &out);
+    bool enough = c->x && http_waiting(c->x) + out.len > HTTP_HIGH;
     if (c->x && out.len) {
         http_write(c->x, buf_str(&out), out.len);
         c->heard_ms = clock_ms();
     }
+    /* The socket took it, so no on_drained will come, and maybe nothing more of the engine's: the rest is taken in the next round. */
+    if (enough && http_waiting(c->x) <= HTTP_LOW) loop_wake(c->server->loop);
     buf_free(&record);
     buf_free(&out);
     const struct job_result *bad = failure(c);

@@ -235,6 +235,23 @@ def test_pipelining_ends_with_a_fin():
     s.close()
 
 
+def test_quick_reader_of_a_quick_answer():
+    """An answer that lies ready before its client is written to goes out to its end, though nothing more happens in the server."""
+    for _ in range(30):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)  # nothing ever waits in the server
+        s.settimeout(srv.timeout)
+        s.connect(("127.0.0.1", srv.port))
+        s.sendall(post(json.dumps(chat_body([{"text": "word", "repeat": 2600}], thinking=False, stream=True)).encode(), b"/v1/chat/completions"))
+        got = b""
+        while not got.endswith(b"0\r\n\r\n"):
+            part = s.recv(1 << 20)
+            assert part
+            got += part
+        assert got.count(b'"content":"word"') == 2600
+        s.close()
+
+
 def test_expect():
     s = srv.connect()
     s.sendall(post(b"", extra=b"Expect: 100-continue\r\n" + CLOSE, length=len(TOKENIZE)))
