@@ -11,6 +11,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
+/* How long a token may lie. Taking it out costs time of the engine's when that computes without a pause, none when it pauses anyway. */
+static const double pausing_ms = 2, busy_ms = 4;
+
 struct engine {
     struct engine_options opt;
     struct runner *runner;       /* owned */
@@ -104,9 +107,9 @@ static void sleep_until(struct engine *e, double wait_ms)
         else if (pthread_cond_timedwait(&e->work, &e->lock, &t) == ETIMEDOUT) return;
 }
 
-static void wake(struct engine *e, bool at_once)
+static void wake(struct engine *e, double patience_ms)
 {
-    if (e->opt.wake) e->opt.wake(e->opt.wake_ctx, at_once);
+    if (e->opt.wake) e->opt.wake(e->opt.wake_ctx, patience_ms);
 }
 
 /* Nothing works any more: who waits is told. */
@@ -119,7 +122,7 @@ static void fail(struct engine *e, const struct lily_err *err)
     drop_queued(e, true, &e->error);
     pthread_mutex_unlock(&e->lock);
     if (e->scheduler) scheduler_end_all(e->scheduler, &e->error);
-    wake(e, true);
+    wake(e, 0);
 }
 
 /* One round: takes jobs in, makes a step. False when the thread is to end. */
@@ -128,8 +131,8 @@ static bool round_of_work(struct engine *e, struct step_outcome *last)
     struct lily_err err;
     pthread_mutex_lock(&e->lock);
     /* The step may have ended a job, so that the next one has its place. */
-    bool waiting = e->first && scheduler_n_free(e->scheduler) > 0;
-    if (!last->worked && !waiting) sleep_until(e, last->wait_ms);
+    bool waiting = e->first && scheduler_n_free(e->scheduler) > 0, busy = last->worked || waiting;
+    if (!busy) sleep_until(e, last->wait_ms);
     e->kicked = false;
     atomic_store(&e->runner->hurry, false);
     pass_ahead(e);
@@ -138,12 +141,12 @@ static bool round_of_work(struct engine *e, struct step_outcome *last)
     pthread_mutex_unlock(&e->lock);
     if (stop) {
         scheduler_end_all(e->scheduler, NULL);
-        wake(e, true);
+        wake(e, 0);
         return false;
     }
     lily_status st = scheduler_step(e->scheduler, last, &err);
     if (st != LILY_OK) fail(e, &err);
-    else if (last->wrote || dropped) wake(e, last->at_once || dropped);
+    else if (last->wrote || dropped) wake(e, last->at_once || dropped ? 0 : busy ? busy_ms : pausing_ms);
     return true;
 }
 
@@ -160,7 +163,7 @@ static void *engine_main(void *arg)
     e->scheduler = scheduler_new(e->runner, &e->counters);
     atomic_store(&e->ctx, e->runner->ctx);
     atomic_store(&e->state, ENGINE_OK);
-    wake(e, true);
+    wake(e, 0);
     while (round_of_work(e, &last)) {}
     return NULL;
 }
@@ -231,7 +234,7 @@ lily_status engine_submit(struct engine *e, struct job *const *jobs, int n, stru
     atomic_store(&e->runner->hurry, true);
     pthread_cond_signal(&e->work);
     pthread_mutex_unlock(&e->lock);
-    if (dropped) wake(e, true);
+    if (dropped) wake(e, 0);
     return st;
 }
 

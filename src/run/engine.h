@@ -19,7 +19,8 @@ struct engine;
 
 struct engine_options {
     int queue;            /* jobs that may wait */
-    void (*wake)(void *ctx, bool at_once); /* something can be read: more of an answer; at once: its begin or end, or another state */
+    /* Something can be read, and may lie for so long: more of an answer; or 0: its begin or end, or another state. */
+    void (*wake)(void *ctx, double patience_ms);
     void *wake_ctx;
 };
 

@@ -17,11 +17,11 @@
 
 enum { MAX_SIGNALS = 4 };
 /*
- * The rest after what loop_wake_soon asked for: the next call ends it that comes after rest_ms. So the loop runs when a step of the
- * engine ends and its helpers are idle; from the timer it would run in the middle of one, and hold all of them up.
+ * The rest after what loop_wake_soon asked for: the next call ends it whose patience has passed since. So the loop runs when a step of
+ * the engine ends and its helpers are idle; from the timer, which is late by this, it would run in the middle of one, and hold all of
+ * them up.
  */
-static const double rest_ms = 2;
-static const struct timeval longest_rest = {0, 3000};
+static const double spare_ms = 1;
 
 struct caller {
     void (*call)(void *);
@@ -37,6 +37,7 @@ struct loop {
     atomic_bool due;         /* loop_wake_soon was called, and woken was not yet */
     atomic_bool resting;
     _Atomic double rests_ms; /* since when */
+    _Atomic double patience_ms; /* of the latest call */
     struct event *signals[MAX_SIGNALS]; /* owned */
     struct caller on_signal[MAX_SIGNALS];
     int n_signals;
@@ -52,7 +53,8 @@ static void see_to(struct loop *l)
     if (atomic_exchange(&l->due, false)) {
         atomic_store(&l->rests_ms, clock_ms());
         atomic_store(&l->resting, true);
-        event_add(l->rested, &longest_rest);
+        struct timeval longest = {0, (suseconds_t)(1e3 * (atomic_load(&l->patience_ms) + spare_ms))};
+        event_add(l->rested, &longest);
     }
     l->woken.call(l->woken.ctx);
 }
@@ -132,10 +134,11 @@ void loop_wake(struct loop *l)
     (void)n;
 }
 
-void loop_wake_soon(struct loop *l)
+void loop_wake_soon(struct loop *l, double patience_ms)
 {
+    atomic_store(&l->patience_ms, patience_ms);
     atomic_store(&l->due, true);
-    if (!atomic_load(&l->resting) || clock_ms() - atomic_load(&l->rests_ms) >= rest_ms) loop_wake(l);
+    if (!atomic_load(&l->resting) || clock_ms() - atomic_load(&l->rests_ms) >= patience_ms) loop_wake(l);
 }
 
 lily_status loop_signal(struct loop *l, int number, void (*on_signal)(void *), void *ctx, struct lily_err *err)

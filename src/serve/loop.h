@@ -19,10 +19,10 @@ void loop_stop(struct loop *l);
 /* Any thread: calls woken on the loop at once; several wake-ups may become one. */
 void loop_wake(struct loop *l);
 /*
- * The same for what comes thick and fast, as tokens do: at once for the first one, then together for all that come within the next two
- * milliseconds or so (three at most), since each waking takes a processor away from the threads that compute.
+ * The same for what comes thick and fast, as tokens do: at once for the first one, then together for all that come within the next
+ * patience_ms or so (1 ms more at most), since each waking takes a processor away from the threads that compute.
  */
-void loop_wake_soon(struct loop *l);
+void loop_wake_soon(struct loop *l, double patience_ms);
 /* Calls on_signal on the loop for a signal of the process. */
 lily_status loop_signal(struct loop *l, int number, void (*on_signal)(void *ctx), void *ctx, struct lily_err *err);
 

@@ -106,10 +106,10 @@ static void on_signal(void *ctx)
     if (is_done(s)) loop_stop(s->loop);
 }
 
-static void wake_loop(void *ctx, bool at_once)
+static void wake_loop(void *ctx, double patience_ms)
 {
-    if (at_once) loop_wake(ctx);
-    else loop_wake_soon(ctx);
+    if (patience_ms > 0) loop_wake_soon(ctx, patience_ms);
+    else loop_wake(ctx);
 }
 
 /* ---- start and end ---- */

@@ -109,11 +109,11 @@ struct rig {
     struct job_spec spec;
 };
 
-static void on_wake(void *ctx, bool at_once)
+static void on_wake(void *ctx, double patience_ms)
 {
     struct rig *r = ctx;
     atomic_fetch_add(&r->wakes, 1);
-    atomic_fetch_add(&r->at_once, at_once);
+    atomic_fetch_add(&r->at_once, patience_ms == 0);
 }
 
 static void rig_open(struct rig *r, const char *script, int slots, int queue)
