@@ -11,8 +11,8 @@
 static void destroy(struct backend *be)
 {
     struct cpu_backend *c = cpu_of(be);
-    workspace_free(&c->ws);
     state_pool_free(&c->states);
+    arena_free(&c->weights);
     pool_free(c->pool);
     free(c->place);
     free(c);
@@ -24,7 +24,7 @@ static lily_status load_matrix(struct backend *be, const struct module_view *m, 
     struct cpu_backend *c = cpu_of(be);
     struct matrix want, found;
     LILY_TRY(matrix_describe(m, &want, err));
-    if (!c->packed || !packed_find(c->packed, m->weight.name, &want, &found)) return matrix_pack(m, c->pool, out, err);
+    if (!c->packed || !packed_find(c->packed, m->weight.name, &want, &found)) return matrix_pack(m, c->pool, &c->weights, out, err);
     *out = mem_new(sizeof found);
     **out = found;
     return LILY_OK;
@@ -33,31 +33,24 @@ static lily_status load_matrix(struct backend *be, const struct module_view *m, 
 static void free_matrix(struct backend *be, struct matrix *m)
 {
     (void)be;
-    matrix_free(m);
+    free(m);
 }
 
 static lily_status load_vector(struct backend *be, const float *data, size_t n, struct vector **out,
                                struct lily_err *err)
 {
-    (void)be;
-    struct vector *v = mem_new(sizeof *v);
-    size_t bytes = (n * sizeof(float) + 63) / 64 * 64;
-    v->n = n;
-    v->data = aligned_alloc(64, bytes ? bytes : 64);
-    if (!v->data) {
-        free(v);
-        *out = NULL;
-        LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for a vector of %zu numbers", n);
-    }
-    memcpy(v->data, data, n * sizeof(float));
-    *out = v;
+    void *own;
+    *out = NULL;
+    LILY_TRY(arena_take(&cpu_of(be)->weights, n * sizeof(float), "a vector of weights", &own, err));
+    memcpy(own, data, n * sizeof(float));
+    *out = mem_new(sizeof **out);
+    **out = (struct vector){.n = n, .data = own};
     return LILY_OK;
 }
 
 static void free_vector(struct backend *be, struct vector *v)
 {
     (void)be;
-    if (v) free(v->data);
     free(v);
 }
 
@@ -214,7 +207,7 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     c->pool = o->pool;
     lily_status st = c->pool ? LILY_OK : pool_create(o->threads, &c->pool, err);
     if (st == LILY_OK) st = state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->state_bytes, err);
-    if (st == LILY_OK) st = workspace_new(&c->ws, &c->base.shape, o->max_rows, o->max_logits, err);
+    if (st == LILY_OK) st = workspace_new(&c->ws, &c->weights, &c->base.shape, o->max_rows, o->max_logits, err);
     if (st != LILY_OK) {
         destroy(&c->base);
         return st;

@@ -35,7 +35,7 @@ size_t cpu_workspace_bytes(const struct model_shape *shape, int max_rows);
 /* ---- inside the backend ---- */
 
 struct vector {
-    float *data; /* owned, 64-byte aligned */
+    float *data; /* the arena's, 64-byte aligned */
     size_t n;
 };
 
@@ -79,8 +79,6 @@ struct workspace {
     float *shared_out;   /* (n, ld_hidden) */
     struct act head;     /* (max_logits, hidden) */
     int ld_qkv, ld_z, ld_heads, ld_q, ld_kv, ld_experts, ld_hidden;
-    void *block;         /* owned: everything above */
-    size_t bytes;
 };
 
 /* Digits of activations for 4-bit matrices. */
@@ -100,6 +98,7 @@ struct cpu_backend {
     const struct packed *packed; /* borrowed; NULL: matrices are packed in memory */
     struct cpu_kernels kernels;
     struct state_pool states;
+    struct arena weights; /* and the workspace: all that every token reads */
     struct workspace ws;
     const struct batch *batch;  /* borrowed between begin and end */
     struct row_place *place;    /* owned; (max_rows) */
@@ -118,9 +117,9 @@ static inline int round_up(int n, int unit)
     return (n + unit - 1) / unit * unit;
 }
 
-lily_status workspace_new(struct workspace *ws, const struct model_shape *s, int max_rows, int max_logits,
+/* The memory is the arena's. */
+lily_status workspace_new(struct workspace *ws, struct arena *arena, const struct model_shape *s, int max_rows, int max_logits,
                           struct lily_err *err);
-void workspace_free(struct workspace *ws);
 
 /* Rows of `a` from `row` on; their digits, too. */
 struct act act_from(const struct act *a, long row);

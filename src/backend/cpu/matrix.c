@@ -161,30 +161,20 @@ static void pack_part(void *arg, int part, int n_parts)
     if (matrix_pack_blocks(j->m, j->src, lo, hi, j->data + (size_t)lo * j->m->block_bytes) != LILY_OK) atomic_store(&j->failed, true);
 }
 
-lily_status matrix_pack(const struct module_view *src, struct pool *pool, struct matrix **out, struct lily_err *err)
+lily_status matrix_pack(const struct module_view *src, struct pool *pool, struct arena *arena, struct matrix **out, struct lily_err *err)
 {
     struct matrix m;
     void *data;
     *out = NULL;
     LILY_TRY(matrix_describe(src, &m, err));
-    LILY_TRY(mem_big(m.bytes, src->weight.name, &data, err));
+    LILY_TRY(arena_take(arena, m.bytes, src->weight.name, &data, err));
     struct pack_job job = {.src = src, .m = &m, .data = data};
     pool_run(pool, pack_part, &job);
-    if (atomic_load(&job.failed)) {
-        mem_big_free(data, m.bytes);
-        LILY_FAIL(err, LILY_ERR_MEMORY, "%s: not enough memory for one row", src->weight.name);
-    }
-    m.data = m.owned = data;
+    if (atomic_load(&job.failed)) LILY_FAIL(err, LILY_ERR_MEMORY, "%s: not enough memory for one row", src->weight.name);
+    m.data = data;
     *out = mem_new(sizeof m);
     **out = m;
     return LILY_OK;
-}
-
-void matrix_free(struct matrix *m)
-{
-    if (!m) return;
-    mem_big_free(m->owned, m->bytes);
-    free(m);
 }
 
 void matrix_row(const struct matrix *m, int expert, int row, float *out)

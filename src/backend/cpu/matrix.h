@@ -12,6 +12,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "base/err.h"
+#include "base/arena.h"
 #include "base/pool.h"
 #include "spec/tensor.h"
 
@@ -23,8 +24,7 @@ struct matrix {
     int n_blocks;              /* row blocks per expert */
     int col_tiles;             /* even */
     size_t tile_bytes, block_bytes, expert_bytes, bytes;
-    const uint8_t *data; /* 64-byte aligned; view of owned, or of a packed file that outlives the matrix */
-    void *owned;         /* owned (mem_big); NULL: data lie in a packed file */
+    const uint8_t *data; /* 64-byte aligned; borrowed from an arena or a packed file */
 };
 
 /* Everything but the data: what a module's matrix will be. LILY_ERR_UNSUPPORTED for a module that cannot be packed. */
@@ -36,9 +36,8 @@ lily_status matrix_describe(const struct module_view *src, struct matrix *out, s
 lily_status matrix_pack_blocks(const struct matrix *m, const struct module_view *src, long lo, long hi, uint8_t *dst);
 
 
-/* Packs on all threads of the pool. The result is owned: matrix_free. */
-lily_status matrix_pack(const struct module_view *m, struct pool *pool, struct matrix **out, struct lily_err *err);
-void matrix_free(struct matrix *m);
+/* Packs into the arena on all threads of the pool. The result is owned: free(). */
+lily_status matrix_pack(const struct module_view *m, struct pool *pool, struct arena *arena, struct matrix **out, struct lily_err *err);
 
 static inline const uint8_t *matrix_block(const struct matrix *m, int expert, int block)
 {

@@ -115,7 +115,6 @@ bool packed_find(const struct packed *p, const char *name, const struct matrix *
             return false;
         *out = *want;
         out->data = p->map.data + e->at;
-        out->owned = NULL;
         return true;
     }
     return false;

@@ -1,9 +1,7 @@
 /* The workspace: one block of memory carved into the intermediates of a batch. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "base/mem.h"
 
 /* Hands out aligned pieces; with no base it only counts. */
 struct carver {
@@ -90,21 +88,15 @@ size_t cpu_workspace_bytes(const struct model_shape *shape, int max_rows)
     return c.used;
 }
 
-lily_status workspace_new(struct workspace *ws, const struct model_shape *s, int max_rows, int max_logits,
+lily_status workspace_new(struct workspace *ws, struct arena *arena, const struct model_shape *s, int max_rows, int max_logits,
                           struct lily_err *err)
 {
     struct carver c = {0};
+    void *block;
     memset(ws, 0, sizeof *ws);
     carve_all(ws, s, max_rows, max_logits, &c);
-    ws->bytes = c.used;
-    LILY_TRY(mem_big(ws->bytes, "the workspace", &ws->block, err));
-    c = (struct carver){.base = ws->block};
+    LILY_TRY(arena_take(arena, c.used, "the workspace", &block, err));
+    c = (struct carver){.base = block};
     carve_all(ws, s, max_rows, max_logits, &c);
     return LILY_OK;
-}
-
-void workspace_free(struct workspace *ws)
-{
-    mem_big_free(ws->block, ws->bytes);
-    memset(ws, 0, sizeof *ws);
 }

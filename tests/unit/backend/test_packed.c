@@ -80,10 +80,11 @@ static lily_status compare(void *arg, const struct inventory_item *item, struct 
     struct world *w = arg;
     struct module_view m;
     struct matrix want, found, *packed;
+    struct arena arena = {0};
     float row[4096];
     if (!item->is_module) return LILY_OK;
     LILY_TRY(checkpoint_module(w->ck, &(struct module_want){item->path, item->experts, item->rows, item->cols}, &m, err));
-    LILY_TRY(matrix_pack(&m, w->pool, &packed, err));
+    LILY_TRY(matrix_pack(&m, w->pool, &arena, &packed, err));
     LILY_TRY(matrix_describe(&m, &want, err));
     assert_true(packed_find(w->p, m.weight.name, &want, &found));
     assert_int_equal((uintptr_t)found.data % 64, 0);
@@ -94,7 +95,8 @@ static lily_status compare(void *arg, const struct inventory_item *item, struct 
         for (int c = 0; c < m.cols; c++)
             if (row[c] != module_element(&m, m.n_experts - 1, r, c)) fail_msg("%s: row %d, column %d", item->path, r, c);
     }
-    matrix_free(packed);
+    free(packed);
+    arena_free(&arena);
     want.rows++;
     assert_false(packed_find(w->p, m.weight.name, &want, &found));
     w->n++;
