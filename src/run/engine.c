@@ -125,6 +125,12 @@ static void fail(struct engine *e, const struct lily_err *err)
     wake(e, 0);
 }
 
+/* For what half a step wrote. */
+static void wake_for(struct engine *e, const struct step_outcome *half, bool dropped, bool busy)
+{
+    if (half->wrote || dropped) wake(e, half->at_once || dropped ? 0 : busy ? busy_ms : pausing_ms);
+}
+
 /* One round: takes jobs in, makes a step. False when the thread is to end. */
 static bool round_of_work(struct engine *e, struct step_outcome *last)
 {
@@ -144,9 +150,13 @@ static bool round_of_work(struct engine *e, struct step_outcome *last)
         wake(e, 0);
         return false;
     }
-    lily_status st = scheduler_step(e->scheduler, last, &err);
-    if (st != LILY_OK) fail(e, &err);
-    else if (last->wrote || dropped) wake(e, last->at_once || dropped ? 0 : busy ? busy_ms : pausing_ms);
+    lily_status st = scheduler_tell(e->scheduler, last, &err);
+    if (st == LILY_OK) {
+        wake_for(e, last, dropped, busy);
+        st = scheduler_compute(e->scheduler, last, &err);
+    }
+    if (st == LILY_OK) wake_for(e, last, false, busy);
+    else fail(e, &err);
     return true;
 }
 

@@ -2,7 +2,7 @@
  * The engine: one thread that owns a runner and serves jobs from a queue, several at a time.
  *
  * Nouns: a runner computes (run/runner.h), a job is one answer (run/job.h), the queue holds jobs until a slot is free, first
- * come first served. After each step that put something into a ring, `wake` is called once.
+ * come first served. `wake` is called when something was put into a ring, and before what follows it is computed.
  *
  * States: loading, ok, failed (the runner is broken for good: every job ends with the error, none is taken any more).
  *

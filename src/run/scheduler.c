@@ -29,7 +29,8 @@ struct scheduler {
     struct runner *runner; /* borrowed */
     struct engine_counters *counters; /* borrowed */
     struct slot *slots;    /* owned; (n_slots) */
-    struct feed *feeds;    /* owned; (n_slots) */
+    struct feed *feeds;    /* owned; (n_slots) what this step feeds */
+    int n_feeds;
     unsigned long admitted, turns;
     bool newcomer;         /* the last piece was a prompt's first one */
     bool wrote, at_once;
@@ -221,23 +222,23 @@ static lily_status next_token(struct scheduler *s, int i, int32_t *id, double *w
 }
 
 /* The tokens of this step, in the order of the slots. */
-static lily_status collect(struct scheduler *s, int *n_feeds, double *wait_ms, struct lily_err *err)
+static lily_status collect(struct scheduler *s, double *wait_ms, struct lily_err *err)
 {
-    int n = 0;
+    s->n_feeds = 0;
     for (int i = 0; i < s->runner->n_slots; i++) {
         struct slot *slot = &s->slots[i];
         int32_t id;
         if (slot->phase != SLOT_DECODE || !outbox_is_empty(&slot->outbox)) continue;
         lily_status st = next_token(s, i, &id, wait_ms, err);
         if (st != LILY_OK && slot_failed(s, i, st, err)) return st;
-        if (st == LILY_OK && id >= 0) s->feeds[n++] = (struct feed){i, id, reply_goes_on(&slot->reply)};
+        if (st == LILY_OK && id >= 0) s->feeds[s->n_feeds++] = (struct feed){i, id, reply_goes_on(&slot->reply)};
     }
-    *n_feeds = n;
     return LILY_OK;
 }
 
-static lily_status decode(struct scheduler *s, int n, struct lily_err *err)
+static lily_status decode(struct scheduler *s, struct lily_err *err)
 {
+    int n = s->n_feeds;
     double start = clock_ms();
     lily_status st = s->runner->ops->decode(s->runner, s->feeds, n, err);
     atomic_fetch_add(&s->counters->decode_us, (uint64_t)((clock_ms() - start) * 1e3));
@@ -358,28 +359,39 @@ static lily_status tend(struct scheduler *s, struct step_outcome *out, struct li
     return st;
 }
 
-static lily_status run_step(struct scheduler *s, struct step_outcome *out, struct lily_err *err)
+/* What was written since the last time. */
+static void take_wrote(struct scheduler *s, struct step_outcome *out)
 {
-    int n_feeds = 0;
+    out->wrote = s->wrote;
+    out->at_once = s->at_once;
+    for (int i = 0; i < s->runner->n_slots; i++) out->wrote |= outbox_take_wrote(&s->slots[i].outbox);
+    s->wrote = s->at_once = false;
+}
+
+lily_status scheduler_tell(struct scheduler *s, struct step_outcome *out, struct lily_err *err)
+{
+    *out = (struct step_outcome){.wait_ms = INFINITY};
     for (int i = 0; i < s->runner->n_slots; i++) settle(s, i);
-    LILY_TRY(collect(s, &n_feeds, &out->wait_ms, err));
-    if (n_feeds) LILY_TRY(decode(s, n_feeds, err));
+    lily_status st = collect(s, &out->wait_ms, err);
+    take_wrote(s, out);
+    return st;
+}
+
+static lily_status compute(struct scheduler *s, struct step_outcome *out, struct lily_err *err)
+{
+    if (s->n_feeds) LILY_TRY(decode(s, err));
     int i = reading_slot(s);
     if (i >= 0) {
         lily_status st = read_piece(s, i, err);
         if (st != LILY_OK && slot_failed(s, i, st, err)) return st;
     }
-    out->worked = n_feeds > 0 || i >= 0;
+    out->worked = s->n_feeds > 0 || i >= 0;
     return tend(s, out, err);
 }
 
-lily_status scheduler_step(struct scheduler *s, struct step_outcome *out, struct lily_err *err)
+lily_status scheduler_compute(struct scheduler *s, struct step_outcome *out, struct lily_err *err)
 {
-    s->wrote = s->at_once = false;
-    *out = (struct step_outcome){.wait_ms = INFINITY};
-    lily_status st = run_step(s, out, err);
-    for (int i = 0; i < s->runner->n_slots; i++) s->wrote |= outbox_take_wrote(&s->slots[i].outbox);
-    out->wrote = s->wrote;
-    out->at_once = s->at_once;
+    lily_status st = compute(s, out, err);
+    take_wrote(s, out);
     return st;
 }

@@ -1,6 +1,6 @@
 /*
- * The slots of a runner and what happens in them, step by step: a step feeds one token to every sequence that decodes, in one
- * batch, and reads at most one piece of one prompt. So a long prompt stops the others for one piece at a time. Prompts take
+ * The slots of a runner and what happens in them, step by step: a step takes a token of every sequence that decodes, then feeds them
+ * to the model in one batch and reads at most one piece of one prompt. So a long prompt stops the others for one piece at a time. Prompts take
  * turns; one that begins like another that is being read waits until that part is saved: two equal ones are read once.
  *
  * Threads: the engine thread, but for the counters. Owned: scheduler_free. Lifetime: the runner outlives it.
@@ -21,6 +21,7 @@ struct engine_counters {
     _Atomic int active, queued;
 };
 
+/* wrote and at_once: of either half of a step; the others: of the whole. */
 struct step_outcome {
     bool wrote;     /* records were put */
     bool at_once;   /* a job's first ones are among them, or its last: nobody should wait for these */
@@ -34,8 +35,12 @@ void scheduler_free(struct scheduler *s); /* no job is in it */
 int scheduler_n_free(const struct scheduler *s);
 /* Takes a job into a free slot. */
 void scheduler_admit(struct scheduler *s, struct job *moved);
-/* Fails only when the runner is broken for good; then scheduler_end_all follows. */
-lily_status scheduler_step(struct scheduler *s, struct step_outcome *out, struct lily_err *err);
+/*
+ * The halves of a step: records of what is there, which the askers may read while the other one computes what follows. They fail only
+ * when the runner is broken for good; then scheduler_end_all follows.
+ */
+lily_status scheduler_tell(struct scheduler *s, struct step_outcome *out, struct lily_err *err);
+lily_status scheduler_compute(struct scheduler *s, struct step_outcome *out, struct lily_err *err);
 /* Ends every job: with an error, or as cancelled (err NULL). */
 void scheduler_end_all(struct scheduler *s, const struct lily_err *err);
 
