@@ -1,7 +1,7 @@
 /*
  * Fork-join pool. The parts of a run are fixed, but whoever is free takes the next one: a worker that the system has put
- * aside never holds up the caller, who then does its part too. One 64-bit word holds the run's generation and the next
- * part, so that a late worker cannot take a part of a run that it has not seen begin.
+ * aside never holds up the caller, who then does its part too. One 64-bit word holds the run's generation and the parts
+ * left to take, so that a late worker cannot take a part of a run that it has not seen begin.
  */
 #include "base/pool.h"
 
@@ -27,7 +27,8 @@ struct pool {
     int n_started;
     pool_fn fn;
     void *arg;                /* borrowed during a run */
-    _Atomic uint64_t claim;   /* generation << 32 | next part; changes start a run and hand out its parts */
+    int n_parts;
+    _Atomic uint64_t claim;   /* generation << 32 | parts left; changes start a run and hand out its parts */
     atomic_int pending;       /* parts not yet finished */
     atomic_int sleepers;      /* workers asleep or about to be */
     atomic_bool caller_sleeps;
@@ -69,17 +70,17 @@ static uint32_t generation_of(uint64_t claim)
 static int take_part(struct pool *p, uint32_t generation)
 {
     uint64_t c = atomic_load(&p->claim);
-    while (generation_of(c) == generation && (int)(uint32_t)c < p->n_threads)
-        if (atomic_compare_exchange_weak(&p->claim, &c, c + 1)) return (int)(uint32_t)c;
+    while (generation_of(c) == generation && (uint32_t)c > 0)
+        if (atomic_compare_exchange_weak(&p->claim, &c, c - 1)) return p->n_parts - (int)(uint32_t)c;
     return -1;
 }
 
-/* fn and arg are stable while a taken part is unfinished. */
+/* fn, arg and n_parts are stable while a taken part is unfinished. */
 static void run_parts(struct pool *p, uint32_t generation)
 {
     int part;
     while ((part = take_part(p, generation)) >= 0) {
-        p->fn(p->arg, part, p->n_threads);
+        p->fn(p->arg, part, p->n_parts);
         if (atomic_fetch_sub(&p->pending, 1) == 1 && atomic_load(&p->caller_sleeps)) {
             pthread_mutex_lock(&p->lock);
             pthread_cond_signal(&p->done);
@@ -119,7 +120,7 @@ static void *worker_main(void *arg)
 static uint32_t start_run(struct pool *p)
 {
     uint32_t generation = generation_of(atomic_load(&p->claim)) + 1;
-    atomic_store(&p->claim, (uint64_t)generation << 32);
+    atomic_store(&p->claim, (uint64_t)generation << 32 | (uint32_t)p->n_parts);
     if (atomic_load(&p->sleepers) > 0) {
         pthread_mutex_lock(&p->lock); /* who counts as a sleeper either sleeps by now or has seen the new generation */
         pthread_mutex_unlock(&p->lock);
@@ -183,13 +184,19 @@ static void wait_for_end(struct pool *p)
 
 void pool_run(struct pool *p, pool_fn fn, void *arg)
 {
+    pool_run_parts(p, p->n_threads, fn, arg);
+}
+
+void pool_run_parts(struct pool *p, int n_parts, pool_fn fn, void *arg)
+{
     if (p->n_threads == 1) {
-        fn(arg, 0, 1);
+        for (int i = 0; i < n_parts; i++) fn(arg, i, n_parts);
         return;
     }
     p->fn = fn;
     p->arg = arg;
-    atomic_store(&p->pending, p->n_threads);
+    p->n_parts = n_parts;
+    atomic_store(&p->pending, n_parts);
     run_parts(p, start_run(p));
     wait_for_end(p);
 }

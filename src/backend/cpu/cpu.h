@@ -144,6 +144,8 @@ int product_piece(const struct act *act);
 
 /* Runs fn over parts of the batch's rows: a single row has one part, for which nobody is woken. */
 void run_rows(struct cpu_backend *c, pool_fn fn, void *arg);
+/* Runs fn over parts of row blocks of so many bytes. */
+void run_blocks(struct cpu_backend *c, size_t bytes, pool_fn fn, void *arg);
 
 /* y[i] = matrix * act row i for the batch's rows, on all threads; y has leading dimension ldy. */
 struct linear {

@@ -1,6 +1,9 @@
 /* What several steps share: matrix products over the pool, normed rows, residual sums. */
 #include "backend/cpu/cpu.h"
 
+/* Parts for each thread in decode, where one thread that is held up leaves more of them to the others. */
+enum { MAX_PARTS = 16, PART_BYTES = 512 << 10 };
+
 struct linear_job {
     struct cpu_backend *c;
     const struct linear *l;
@@ -14,6 +17,13 @@ void run_rows(struct cpu_backend *c, pool_fn fn, void *arg)
         fn(arg, 0, 1);
     else
         pool_run(c->pool, fn, arg);
+}
+
+void run_blocks(struct cpu_backend *c, size_t bytes, pool_fn fn, void *arg)
+{
+    const int threads = pool_size(c->pool);
+    const size_t parts = c->batch->phase == PHASE_DECODE ? bytes / PART_BYTES / (size_t)threads : 1;
+    pool_run_parts(c->pool, threads * (parts < 1 ? 1 : parts > MAX_PARTS ? MAX_PARTS : (int)parts), fn, arg);
 }
 
 int product_piece(const struct act *act)
@@ -38,28 +48,45 @@ void product_blocks(const struct cpu_backend *c, const struct product *p, long f
     }
 }
 
-/* Row blocks of all products in one list, cut evenly. */
-static void linear_part(void *arg, int thread, int n_threads)
+/* Row blocks of one product. */
+struct linear_run {
+    const struct linear *l;
+    long first, n; /* n 0: none */
+};
+
+/* Row blocks of all products in one list: those of lo … hi-1 that belong to the product of lo. */
+static struct linear_run linear_run(const struct linear_job *j, long lo, long hi)
+{
+    const struct linear *l = j->l;
+    if (lo == hi) return (struct linear_run){l, 0, 0};
+    for (; lo >= l->matrix->n_blocks; l++) lo -= l->matrix->n_blocks, hi -= l->matrix->n_blocks;
+    return (struct linear_run){l, lo, (hi < l->matrix->n_blocks ? hi : l->matrix->n_blocks) - lo};
+}
+
+/* The list cut evenly. Parts are begun in their order, so this thread's next is probably the one that lies `threads` on. */
+static void linear_part(void *arg, int part, int n_parts)
 {
     const struct linear_job *j = arg;
-    long total = 0, lo, hi, before = 0;
+    const int after = part + pool_size(j->c->pool);
+    long total = 0, lo, hi, then_lo = 0, then_hi = 0;
     for (int i = 0; i < j->n_linear; i++) total += j->l[i].matrix->n_blocks;
-    pool_range(total, thread, n_threads, &lo, &hi);
-    for (int i = 0; i < j->n_linear; i++) {
-        const struct linear *l = &j->l[i];
-        long first = lo > before ? lo - before : 0, last = hi - before;
-        if (last > l->matrix->n_blocks) last = l->matrix->n_blocks;
-        struct product p = {.matrix = l->matrix, .act = j->act, .n = j->n_rows, .y = l->y, .ldy = l->ldy};
-        before += l->matrix->n_blocks;
-        if (i + 1 < j->n_linear && hi > before) p.next = (struct block_run){matrix_block(l[1].matrix, 0, 0), (int)(hi - before)};
-        product_blocks(j->c, &p, first, last);
+    pool_range(total, part, n_parts, &lo, &hi);
+    if (after < n_parts) pool_range(total, after, n_parts, &then_lo, &then_hi);
+    for (struct linear_run run = linear_run(j, lo, hi), next; run.n; lo += run.n, run = next) {
+        next = linear_run(j, lo + run.n, hi);
+        const struct linear_run ask = next.n ? next : linear_run(j, then_lo, then_hi);
+        struct product p = {.matrix = run.l->matrix, .act = j->act, .n = j->n_rows, .y = run.l->y, .ldy = run.l->ldy};
+        if (ask.n) p.next = (struct block_run){matrix_block(ask.l->matrix, 0, (int)ask.first), (int)ask.n};
+        product_blocks(j->c, &p, run.first, run.first + run.n);
     }
 }
 
 void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, const struct act *act, int n_rows)
 {
     struct linear_job job = {c, l, n_linear, n_rows, act};
-    pool_run(c->pool, linear_part, &job);
+    size_t bytes = 0;
+    for (int i = 0; i < n_linear; i++) bytes += l[i].matrix->bytes;
+    run_blocks(c, bytes, linear_part, &job);
 }
 
 struct act act_from(const struct act *a, long row)

@@ -323,14 +323,20 @@ static void combine_part(void *arg, int thread, int n_threads)
     }
 }
 
+/* Of the chosen experts; the shared one is not counted. */
+static size_t chosen_bytes(const struct expert_job *j, const struct matrix *m)
+{
+    return m->expert_bytes * (size_t)j->c->ws.n_groups;
+}
+
 void cpu_step_moe_experts(struct backend *be, const struct moe_weights *w)
 {
     struct expert_job job = {.c = cpu_of(be), .w = w};
     job.gathered = job.c->ws.routed.digits.count && w->gate->kind == MATRIX_Q4 && w->up->kind == MATRIX_Q4;
     if (job.gathered) pool_run(job.c->pool, gather_part, &job);
-    pool_run(job.c->pool, inner_part, &job);
+    run_blocks(job.c, chosen_bytes(&job, w->gate) + chosen_bytes(&job, w->up), inner_part, &job);
     pool_run(job.c->pool, sums_part, &job);
-    pool_run(job.c->pool, down_part, &job);
+    run_blocks(job.c, chosen_bytes(&job, w->down), down_part, &job);
     run_rows(job.c, combine_part, &job);
     cpu_set_digits(job.c, BETWEEN);
 }

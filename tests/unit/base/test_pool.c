@@ -60,6 +60,24 @@ static void every_index_is_called_once_per_run(void **state)
     }
 }
 
+/* Runs of more and of fewer parts than threads, in turns: a late worker takes none of another run's. */
+static void any_number_of_parts(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 4; n++) {
+        struct lily_err err;
+        struct pool *p = NULL;
+        assert_ok(pool_create(n, &p, &err));
+        for (int run = 0; run < 2000; run++) {
+            struct count_job j = {.n = run % MOST + 1};
+            pool_run_parts(p, j.n, count_call, &j);
+            for (int i = 0; i < MOST; i++) assert_int_equal(atomic_load(&j.calls[i]), i < j.n);
+            assert_int_equal(atomic_load(&j.wrong), 0);
+        }
+        pool_free(p);
+    }
+}
+
 struct sum_job {
     const long *in;
     long *out; /* plain memory: a run must order it before the caller's reads */
@@ -148,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_tile_the_whole),
         cmocka_unit_test(every_index_is_called_once_per_run),
+        cmocka_unit_test(any_number_of_parts),
         cmocka_unit_test(runs_are_ordered_against_each_other),
         cmocka_unit_test(sleepers_wake_up),
         cmocka_unit_test(free_follows_create_and_run_at_once),
