@@ -29,6 +29,14 @@ void *mem_new(size_t n_bytes)
     return p;
 }
 
+void *mem_new_lines(size_t n_bytes)
+{
+    size_t rounded = (n_bytes + 63) / 64 * 64;
+    void *p = aligned_alloc(64, rounded ? rounded : 64);
+    if (!p) die(n_bytes);
+    return memset(p, 0, rounded);
+}
+
 void *mem_resize(void *p, size_t n_bytes)
 {
     void *q = realloc(p, n_bytes ? n_bytes : 1);

@@ -11,6 +11,7 @@
 #include "base/err.h"
 
 void *mem_new(size_t n_bytes);                  /* zeroed; owned by the caller, freed with free(); never NULL */
+void *mem_new_lines(size_t n_bytes);            /* the same on cache lines (64 bytes) of its own, which nothing else shares */
 void *mem_resize(void *p, size_t n_bytes);      /* realloc that never returns NULL */
 char *mem_dup(const char *s, size_t n);         /* copy of n bytes plus a NUL; owned by the caller */
 char *mem_dupz(const char *s);                  /* copy of a C string; owned by the caller */

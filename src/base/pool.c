@@ -21,20 +21,23 @@ enum { MAX_THREADS = 256, LOOK_ROUNDS = 64 /* of spinning between two looks at t
  */
 static const double spin_ms = 0.2;
 
+/*
+ * What a run touches lies on one cache line: each further one would cost every run, some hundred for a token, its way between the
+ * processors once more.
+ */
 struct pool {
-    int n_threads;
-    pthread_t *threads; /* owned; n_threads - 1 workers */
-    int n_started;
+    _Alignas(64) _Atomic uint64_t claim; /* generation << 32 | parts left; changes start a run and hand out its parts */
     pool_fn fn;
     void *arg;                /* borrowed during a run */
-    int n_parts;
-    _Atomic uint64_t claim;   /* generation << 32 | parts left; changes start a run and hand out its parts */
+    int n_parts, n_threads;
     atomic_int pending;       /* parts not yet finished */
     atomic_int sleepers;      /* workers asleep or about to be */
     atomic_bool caller_sleeps;
     atomic_bool quit;
-    pthread_mutex_t lock; /* for sleeping only */
+    _Alignas(64) pthread_mutex_t lock; /* for sleeping only */
     pthread_cond_t start, done;
+    pthread_t *threads; /* owned; n_threads - 1 workers */
+    int n_started;
 };
 
 static inline void cpu_relax(void)
@@ -134,7 +137,7 @@ lily_status pool_create(int n_threads, struct pool **out, struct lily_err *err)
     *out = NULL;
     if (n_threads < 1 || n_threads > MAX_THREADS)
         LILY_FAIL(err, LILY_ERR_USAGE, "%d threads: expected 1 to %d", n_threads, MAX_THREADS);
-    struct pool *p = mem_new(sizeof *p);
+    struct pool *p = mem_new_lines(sizeof *p);
     p->n_threads = n_threads;
     p->threads = mem_new(sizeof *p->threads * (size_t)n_threads);
     pthread_mutex_init(&p->lock, NULL);

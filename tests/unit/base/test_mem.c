@@ -19,6 +19,18 @@ static void new_memory_is_zeroed(void **state)
     }
 }
 
+static void lines_are_aligned_and_zeroed(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n < 300; n += 37) {
+        unsigned char *p = mem_new_lines(n);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        for (size_t i = 0; i < n; i++) assert_int_equal(p[i], 0);
+        memset(p, 0xa5, n);
+        free(p);
+    }
+}
+
 static void resize_keeps_the_contents(void **state)
 {
     (void)state;
@@ -135,7 +147,7 @@ static void exhausting_small_memory_ends_the_process_with_a_message(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(new_memory_is_zeroed),
+        cmocka_unit_test(new_memory_is_zeroed), cmocka_unit_test(lines_are_aligned_and_zeroed),
         cmocka_unit_test(resize_keeps_the_contents),
         cmocka_unit_test(copies_are_terminated),
         cmocka_unit_test(try_refuses_overflow_and_the_impossible),
