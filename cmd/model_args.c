@@ -54,7 +54,7 @@ static const struct opt options[] = {
      take_tier},
     {"kv", 0, "TYPE", "numbers in the attention cache: bf16, or f32 for twice the memory (default: bf16)", OPT_TAKE, 0, 0, 0, take_kv},
     {"fast", 0, NULL,
-     "read prompts faster with small errors: chosen experts and delta rule layers take activations of 8 bits; the measured cost is told "
+     "read prompts faster with small errors: products round to 8 bits in chosen experts and delta rule layers, or to bf16 with AMX; the measured cost is told "
      "at the start",
      OPT_ON, AT(fast), 0, 0, NULL},
     {"packed", 0, "FILE", "the packed file to map; none: pack in memory (default: the one that lily pack made, if it matches)",

@@ -109,6 +109,11 @@ EMU(si, permutex2var_epi16, (__m512i a, __m512i at, __m512i b), union lanes k = 
     EACH(32, r.u16[i] = (k.u16[i] & 32 ? y : x).u16[k.u16[i] % 32]))
 EMU(si, mask_mov_epi32, (__m512i a, unsigned mask, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
     EACH(16, r.i32[i] = mask >> i & 1 ? y.i32[i] : x.i32[i]))
+EMU(si, mask_add_epi32, (__m512i a, unsigned mask, __m512i b, __m512i c), r.si = emu_mask_mov_epi32(a, mask, emu_add_epi32(b, c)))
+EMU(si, set4_epi32, (int d, int c, int b, int a), int v[4] = {a, b, c, d}; EACH(16, r.i32[i] = v[i % 4]))
+EMU(si, mask_shuffle_epi8, (__m512i a, uint64_t mask, __m512i b, __m512i at), union lanes w = {.si = a}; union lanes x = {.si = b}; union lanes k = {.si = at};
+    EACH(64, r.u8[i] = !(mask >> i & 1) ? w.u8[i] : k.u8[i] & 128 ? 0 : x.u8[i / 16 * 16 + k.u8[i] % 16]))
+EMU(si, ternarylogic_epi32, (__m512i a, __m512i b, __m512i c, int table), for (int i = 0; i < 8; i++) if (table >> i & 1) r.si |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c))
 /* Not inline: kernels are hundreds of these in a row. */
 EMU_AS(noinline, si, dpbusd_epi32, (__m512i sum, __m512i a, __m512i b), union lanes s = {.si = sum}; union lanes x = {.si = a}; union lanes y = {.si = b};
     EACH(16, {
@@ -148,6 +153,17 @@ static inline unsigned emu_movepi32_mask(__m512i a)
     unsigned mask = 0;
     EACH(16, mask |= (unsigned)(x.i32[i] < 0) << i);
     return mask;
+}
+
+/* The lower halves of the words. */
+static inline __m256i emu_cvtepi32_epi16(__m512i a)
+{
+    union lanes x = {.si = a};
+    uint16_t v[16];
+    __m256i r;
+    EACH(16, v[i] = (uint16_t)x.u32[i]);
+    memcpy(&r, v, sizeof v);
+    return r;
 }
 
 static inline void emu_store(void *p, const void *v)
@@ -228,6 +244,13 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_cmp_ps_mask(a, b, how) emu_cmpunord_ps_mask(a, b) /* the only one in use */
 #define _mm512_reduce_max_epi32(a) emu_reduce_epi32(a, true)
 #define _mm512_reduce_min_epi32(a) emu_reduce_epi32(a, false)
+#define _mm512_mask_add_epi32 emu_mask_add_epi32
+#undef _mm512_set4_epi32
+#define _mm512_set4_epi32 emu_set4_epi32
+#define _mm512_mask_shuffle_epi8 emu_mask_shuffle_epi8
+#undef _mm512_ternarylogic_epi32
+#define _mm512_ternarylogic_epi32 emu_ternarylogic_epi32
+#define _mm512_cvtepi32_epi16 emu_cvtepi32_epi16
 #define _mm512_movepi32_mask emu_movepi32_mask
 #define _mm512_dpbusd_epi32 emu_dpbusd_epi32
 

@@ -80,6 +80,21 @@ static void split_digits(const struct digit_row *out, const float *x, int n_grou
     spoil(out->scales, n_groups, x + 64L * n_groups, n_groups > 1);
 }
 
+static void matmul_q4_bf16(const struct bf16_job *j)
+{
+    int first = panel_row(j->act->n, j->first), last = panel_row(j->act->n, j->last);
+    inner.matmul_q4_bf16(j);
+    spoil(j->y + (long)(last - first - 1) * j->ldy, BLOCK_ROWS, (const float *)(const void *)(j->act->x + (long)last * j->act->ld), last - first > 1);
+}
+
+static void round_bf16(const struct bf16_run *out, int row, int group, const float *x, int n_groups)
+{
+    inner.round_bf16(out, row, group, x, n_groups);
+    if (active == FAULT_VALUE) out->x[(long)panel_row(out->n, panel_of(out->n, row)) * out->ld] ^= 1;
+    else if (active == FAULT_WRITE) out->x[(long)out->n * out->ld] = 0;
+    else if (active == FAULT_READ) sink = x[64L * n_groups + 16];
+}
+
 static void gdn(const struct gdn_job *j)
 {
     inner.gdn(j);
@@ -149,8 +164,10 @@ static void top_experts(int32_t *top, const float *x, int n)
     else sink = x[n];
 }
 
+/* After fault_kernels: a tier without tiles has no bf16 kernels. */
 bool fault_applies(const char *func, enum fault fault)
 {
+    if (strstr(func, "bf16") && !inner.matmul_q4_bf16) return false;
     if (fault != FAULT_BITS) return true;
     return strncmp(func, "matmul", 6) == 0 || strcmp(func, "split_digits") == 0 || strcmp(func, "gdn") == 0 || strcmp(func, "attention") == 0;
 }
@@ -166,6 +183,8 @@ void fault_kernels(struct cpu_kernels *k, enum fault fault)
                               .matmul_q4_digits = matmul_q4_digits,
                               .matmul_q8_digits = matmul_q8_digits,
                               .split_digits = split_digits,
+                              .matmul_q4_bf16 = inner.matmul_q4_bf16 ? matmul_q4_bf16 : NULL,
+                              .round_bf16 = inner.round_bf16 ? round_bf16 : NULL,
                               .gdn = gdn,
                               .attention = attention,
                               .top_experts = top_experts,

@@ -178,14 +178,15 @@ static const struct backend_ops cpu_ops = {
  * Digits of activations for 4-bit matrices: chosen by phase, tier and mode, never by the number of rows. Two digits
  * (about 15 bits of the largest value of a group; SPEED.md has the error) are faster where the products of many rows are bound
  * by arithmetic. Three are as exact as fp32, and with VNNI decode reads memory faster by them. Plain C keeps fp32.
- * The fast mode takes one for the inputs of the routed experts and of the delta rule layers between the ends. The router's 8-bit
- * codes are multiplied with three wherever VNNI is.
+ * The fast mode takes one for the inputs of the routed experts and of the delta rule layers between the ends; with AMX it
+ * multiplies bf16 there, which is faster. The router's 8-bit codes are multiplied with three wherever VNNI is.
  */
 static struct digit_choice digits_of(enum cpu_tier tier, bool fast, enum phase phase)
 {
     bool vnni = tier == CPU_AVX512 || tier == CPU_AMX;
     if (phase == PHASE_DECODE) return (struct digit_choice){.count = vnni ? 3 : 0, .delta = vnni ? 3 : 0};
     if (tier == CPU_SCALAR) return (struct digit_choice){0};
+    if (tier == CPU_AMX && fast) return (struct digit_choice){.bf16 = true, .router = true};
     return (struct digit_choice){.count = 2, .routed = fast ? 1 : 2, .delta = fast ? 1 : 2, .router = vnni};
 }
 

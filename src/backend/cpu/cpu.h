@@ -83,6 +83,7 @@ struct workspace {
 
 /* Digits of activations for 4-bit matrices. */
 struct digit_choice {
+    bool bf16;  /* bf16 on tiles in place of digits; the counts are then 0 */
     int count;  /* 0: fp32 */
     int routed; /* of the normed rows for the chosen experts' gate and up; 0: those of the other matrices, not copied together */
     int delta;  /* of the normed rows for the input projections of delta rule layers */
@@ -121,8 +122,8 @@ static inline int round_up(int n, int unit)
 lily_status workspace_new(struct workspace *ws, struct arena *arena, const struct model_shape *s, int max_rows, int max_logits,
                           struct lily_err *err);
 
-/* Rows of `a` from `row` on; their digits, too. */
-struct act act_from(const struct act *a, long row);
+/* n rows of `a` from `row` on, in every form that is made of them; as bf16 they are a run of their own. */
+struct act act_run(const struct act *a, long row, int n);
 /* Completes n groups of 64 of one row, from `group` on: their sums, and their digits where this phase multiplies with them. */
 void act_groups(const struct cpu_backend *c, const struct act *a, long row, int group, int n);
 
@@ -139,8 +140,10 @@ struct product {
 };
 /* Row blocks first … last-1 with a few rows at a time, so that these stay in the second-level cache. */
 void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last);
-/* Rows that belong together in one call of a matrix kernel. */
-int product_piece(const struct act *act);
+/* The end of the rows that belong together in one call of a matrix kernel, of those of a product from `from` on. */
+int product_piece(const struct product *p, int from);
+/* The rows from … to-1, a piece, times n_blocks row blocks from `block` on; y is the place of the first of them. */
+void product_run(const struct cpu_backend *c, const struct product *p, int from, int to, int block, int n_blocks, float *y);
 
 /* Runs fn over parts of the batch's rows: a single row has one part, for which nobody is woken. */
 void run_rows(struct cpu_backend *c, pool_fn fn, void *arg);

@@ -44,12 +44,42 @@ struct digits {
 };
 enum { DIGITS_MAX = 3 };
 
+/*
+ * Activation rows as bf16, for products on tiles. The n rows of a run (a batch, or the rows of one expert) are cut into panels
+ * of at most PANEL_ROWS rows, as equal as can be. A panel of m rows lies in strips of 32 columns, (ld/32, m, 32), so that a
+ * tile of 16 rows is one stretch of memory. x points to the run's first row: rows before it take ld values each.
+ */
+struct bf16_run {
+    uint16_t *x;
+    int ld; /* multiple of 128 */
+    int n;  /* 0: not made */
+};
+enum { PANEL_ROWS = 32, STRIP_COLS = 32 };
+
+static inline int panel_count(int n)
+{
+    return (n + PANEL_ROWS - 1) / PANEL_ROWS;
+}
+
+/* The first row of panel i of n rows; of the last panel + 1: n. */
+static inline int panel_row(int n, int i)
+{
+    return (int)((long)n * i / panel_count(n));
+}
+
+/* The panel in which a row lies. */
+static inline int panel_of(int n, int row)
+{
+    return (int)(((row + 1L) * panel_count(n) - 1) / n);
+}
+
 /* Activation rows as the matrix kernels read them. */
 struct act {
     float *x;    /* (n, ld) fp32, zero from the logical width to ld */
     float *sums; /* (n, ld/64): the sum of each group of 64 */
     int ld;      /* multiple of 128 */
     struct digits digits; /* the same rows as integers; count 0: not made */
+    struct bf16_run bf16; /* the same rows as bf16 */
 };
 
 /* One row block times n activation rows. */
@@ -94,6 +124,17 @@ struct digit_job {
     int ldy;
     const uint8_t *next; /* row blocks that will be read after these, as a hint; NULL: those that lie behind */
     int next_blocks;     /* their number */
+};
+
+/* The panels first … last-1 of a run times n_blocks row blocks; y is the place of the first of these rows. */
+struct bf16_job {
+    const uint8_t *block;
+    int n_blocks, col_tiles;
+    const struct bf16_run *act;
+    int first, last;
+    float *y; /* as of digit_job */
+    int ldy;
+    const uint8_t *next; /* as of digit_job */
 };
 
 /* The gated delta rule of one value head over n tokens, for the value columns v_lo … v_hi-1 (multiples of 16). */
@@ -144,6 +185,10 @@ struct cpu_kernels {
     void (*matmul_f32)(const struct block_job *job);
     void (*matmul_q4_digits)(const struct digit_job *job);
     void (*matmul_q8_digits)(const struct digit_job *job); /* of three digits */
+    /* Weights rounded to bf16, sums in fp32. NULL on tiers that have no tiles. */
+    void (*matmul_q4_bf16)(const struct bf16_job *job);
+    /* Rounds n_groups groups of a row of a run, from `group` on. NULL as above. */
+    void (*round_bf16)(const struct bf16_run *out, int row, int group, const float *x, int n_groups);
     /* Splits n_groups groups of x. A group below 2^-100 becomes 0; one with NaN or infinity gets a NaN scale. */
     void (*split_digits)(const struct digit_row *out, const float *x, int n_groups);
     void (*gdn)(const struct gdn_job *job);

@@ -26,25 +26,57 @@ void run_blocks(struct cpu_backend *c, size_t bytes, pool_fn fn, void *arg)
     pool_run_parts(c->pool, threads * (parts < 1 ? 1 : parts > MAX_PARTS ? MAX_PARTS : (int)parts), fn, arg);
 }
 
-int product_piece(const struct act *act)
+static bool on_tiles(const struct product *p)
 {
-    return act->digits.count ? 64 : 48;
+    return p->act->bf16.n && p->matrix->kind == MATRIX_Q4 && !p->rows;
+}
+
+/* Panels of a piece: their rows stay in the second-level cache, and codes are unpacked once for all of them. */
+enum { PIECE_PANELS = 4 };
+
+int product_piece(const struct product *p, int from)
+{
+    if (p->act->bf16.n && !p->rows) {
+        int last = panel_of(p->act->bf16.n, from) + PIECE_PANELS, all = panel_count(p->act->bf16.n);
+        return panel_row(p->act->bf16.n, last < all ? last : all);
+    }
+    int piece = p->act->digits.count ? 64 : 48;
+    return p->n - from < piece ? p->n : from + piece;
+}
+
+void product_run(const struct cpu_backend *c, const struct product *p, int from, int to, int block, int n_blocks, float *y)
+{
+    const uint8_t *data = matrix_block(p->matrix, p->expert, block);
+    if (on_tiles(p)) {
+        int n = p->act->bf16.n;
+        c->kernels.matmul_q4_bf16(&(struct bf16_job){.block = data,
+                                                     .n_blocks = n_blocks,
+                                                     .col_tiles = p->matrix->col_tiles,
+                                                     .act = &p->act->bf16,
+                                                     .first = panel_of(n, from),
+                                                     .last = panel_of(n, to - 1) + 1,
+                                                     .y = y,
+                                                     .ldy = p->ldy,
+                                                     .next = p->next.at});
+        return;
+    }
+    struct act act = p->rows ? *p->act : act_run(p->act, from, to - from);
+    struct block_job job = {.block = data,
+                            .col_tiles = p->matrix->col_tiles,
+                            .act = &act,
+                            .rows = p->rows ? p->rows + from : NULL,
+                            .n = to - from,
+                            .y = y,
+                            .ldy = p->ldy};
+    matrix_run(&c->kernels, p->matrix, &job, n_blocks, p->next);
 }
 
 void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last)
 {
-    int piece = product_piece(p->act);
     if (first >= last) return;
-    for (int from = 0; from < p->n; from += piece) {
-        struct act act = p->rows ? *p->act : act_from(p->act, from);
-        struct block_job job = {.block = matrix_block(p->matrix, p->expert, (int)first),
-                                .col_tiles = p->matrix->col_tiles,
-                                .act = &act,
-                                .rows = p->rows ? p->rows + from : NULL,
-                                .n = p->n - from < piece ? p->n - from : piece,
-                                .y = p->y + (long)from * p->ldy + first * BLOCK_ROWS,
-                                .ldy = p->ldy};
-        matrix_run(&c->kernels, p->matrix, &job, (int)(last - first), p->next);
+    for (int from = 0, to; from < p->n; from = to) {
+        to = product_piece(p, from);
+        product_run(c, p, from, to, (int)first, (int)(last - first), p->y + (long)from * p->ldy + first * BLOCK_ROWS);
     }
 }
 
@@ -89,19 +121,27 @@ void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, con
     run_blocks(c, bytes, linear_part, &job);
 }
 
-struct act act_from(const struct act *a, long row)
+struct act act_run(const struct act *a, long row, int n)
 {
     struct digit_row first = digit_row(&a->digits, row, 0);
     struct act out = {.ld = a->ld};
     if (a->x) out.x = a->x + row * a->ld, out.sums = a->sums + row * (a->ld / QUANT_GROUP);
     out.digits = (struct digits){first.d, first.scales, first.sums, a->ld, a->digits.count};
+    out.bf16 = (struct bf16_run){a->bf16.x + row * a->ld, a->ld, a->bf16.n ? n : 0};
     return out;
+}
+
+/* An odd last group takes the empty one behind it along: tiles read both. */
+static int whole_pairs(int group, int n)
+{
+    return (group + n + 1) / 2 * 2 - group;
 }
 
 void act_groups(const struct cpu_backend *c, const struct act *a, long row, int group, int n)
 {
     const float *x = a->x + row * a->ld + (long)group * QUANT_GROUP;
     c->kernels.group_sums(a->sums + row * (a->ld / QUANT_GROUP) + group, x, n);
+    if (a->bf16.n) c->kernels.round_bf16(&a->bf16, (int)row, group, x, whole_pairs(group, n));
     if (!a->digits.count) return;
     struct digit_row out = digit_row(&a->digits, row, group);
     c->kernels.split_digits(&out, x, n);

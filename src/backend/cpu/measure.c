@@ -131,16 +131,19 @@ struct peak {
     const char *what[3];
 };
 
-static const struct peak *peak_of(enum cpu_tier tier)
+static const struct peak *peak_of(enum cpu_tier tier, bool bf16)
 {
     static const struct peak scalar = {measure_products_scalar, {"integers one by one", NULL, NULL}};
 #if defined(__x86_64__)
     static const struct peak avx512 = {measure_products_avx512,
                                        {"int8, AVX-512 VNNI", "int8, AVX-512 VNNI, one digit", "int8, AVX-512 VNNI, two digits"}},
                              avx2 = {measure_products_avx2, {"int8, AVX2", "int8, AVX2, one digit", "int8, AVX2, two digits"}};
+    static const struct peak amx = {measure_products_amx, {"bf16, AMX tiles", NULL, NULL}};
+    if (bf16) return &amx;
     if (tier == CPU_AVX512 || tier == CPU_AMX) return &avx512;
     if (tier == CPU_AVX2) return &avx2;
 #elif defined(__aarch64__)
+    (void)bf16;
     static const struct peak neon = {measure_products_neon, {"int8, NEON", "int8, NEON, one digit", "int8, NEON, two digits"}};
     if (tier == CPU_NEON) return &neon;
 #endif
@@ -152,8 +155,9 @@ lily_status cpu_measure(struct backend *be, struct device_limits *out, struct li
     struct cpu_backend *c = (struct cpu_backend *)be;
     memset(out, 0, sizeof *out);
     LILY_TRY(measure_reads(c->pool, &out->read_gb_s, err));
-    const struct peak *peak = peak_of(c->kernels.tier);
-    int digits = c->digits[PHASE_PREFILL][BETWEEN].routed; /* the least that a value takes */
+    const struct digit_choice *form = &c->digits[PHASE_PREFILL][BETWEEN];
+    const struct peak *peak = peak_of(c->kernels.tier, form->bf16);
+    int digits = form->routed; /* the least that a value takes */
     out->matmul_gop_s = measure_products(c->pool, peak->fn) / (digits ? digits : 1);
     out->matmul_what = peak->what[digits];
     out->slow_below_gb_s = 25;

@@ -16,6 +16,7 @@ double cpu_joules(struct backend *be);
 double measure_products_scalar(long rounds);
 double measure_products_avx2(long rounds);
 double measure_products_avx512(long rounds);
+double measure_products_amx(long rounds);
 double measure_products_neon(long rounds);
 
 #endif

@@ -6,7 +6,7 @@ void cpu_set_digits(struct cpu_backend *c, enum digit_place place)
 {
     const struct digit_choice *d = &c->digits[c->batch->phase][place];
     struct act *all[] = {&c->ws.norm, &c->ws.mixed, &c->ws.inner, &c->ws.shared, &c->ws.head, &c->ws.routed};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->digits.count = d->count;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->digits.count = d->count, all[i]->bf16.n = d->bf16 ? c->batch->n_rows : 0;
     c->ws.routed.digits.count = d->routed;
     c->now = *d;
 }

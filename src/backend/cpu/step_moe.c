@@ -50,12 +50,13 @@ struct route_job {
     const struct moe_weights *w;
 };
 
-/* Norm, products and choice of a piece of rows, whose digits (in the first rows of router_digits) stay in the second-level cache. */
+/* Norm, products and choice of a piece of rows, whose digits (in the first rows of router_digits) stay in the second-level cache. The router reads no bf16. */
 static void route_piece(const struct route_job *j, const struct digits *digits, long from, int n)
 {
     struct cpu_backend *c = j->c;
     struct workspace *ws = &c->ws;
-    struct act in = act_from(&ws->norm, from);
+    struct act in = act_run(&ws->norm, from, n);
+    in.bf16.n = 0;
     for (int i = 0; i < n; i++) {
         cpu_norm_row(c, ws->x, j->w->norm, &ws->norm, from + i);
         if (!c->now.router) continue;
@@ -91,6 +92,7 @@ void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
         struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
         cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.count);
         struct act in = ws->norm;
+        in.bf16.n = 0;
         if (c->now.router) in.digits = ws->router_digits;
         for (int t = 0; t < n && c->now.router; t++) {
             struct digit_row out = digit_row(&ws->router_digits, t, 0);
@@ -137,28 +139,44 @@ static void gather_part(void *arg, int thread, int n_threads)
     }
 }
 
+/* The normed rows as bf16 in the order of slots, a run for each expert. */
+static void round_part(void *arg, int thread, int n_threads)
+{
+    const struct expert_job *j = arg;
+    struct workspace *ws = &j->c->ws;
+    long lo, hi;
+    pool_range((long)j->c->batch->n_rows * EXPERTS_PER_TOKEN, thread, n_threads, &lo, &hi);
+    for (int g = 0; g < ws->n_groups; g++) {
+        const struct expert_group *e = &ws->groups[g];
+        const struct act run = act_run(&ws->routed, e->first, e->n);
+        for (long slot = lo > e->first ? lo : e->first; slot < hi && slot < e->first + e->n; slot++)
+            j->c->kernels.round_bf16(&run.bf16, (int)slot - e->first, 0, ws->norm.x + (long)ws->slot_token[slot] * ws->norm.ld,
+                                     ws->norm.ld / QUANT_GROUP);
+    }
+}
+
 /* A thread's share of all (group, row block) units, in units of cost; a unit belongs to the share in which it begins. */
 struct share {
     double lo, hi, at;
 };
 
-/* Reading a block costs about as much as computing four rows with it. */
-static double block_cost(int n_rows)
+/* Reading a block costs about as much as computing four rows with it; unpacking it for tiles, as many as those of two. */
+static double block_cost(const struct cpu_backend *c, int n_rows)
 {
-    return n_rows + 4.0;
+    return n_rows + (c->now.bf16 ? 32.0 : 4.0);
 }
 
 static struct share share_of(const struct cpu_backend *c, int blocks, int shared_blocks, int thread, int n_threads)
 {
-    double total = shared_blocks * block_cost(c->batch->n_rows);
-    for (int g = 0; g < c->ws.n_groups; g++) total += blocks * block_cost(c->ws.groups[g].n);
+    double total = shared_blocks * block_cost(c, c->batch->n_rows);
+    for (int g = 0; g < c->ws.n_groups; g++) total += blocks * block_cost(c, c->ws.groups[g].n);
     return (struct share){total * thread / n_threads, total * (thread + 1) / n_threads, 0};
 }
 
 /* Which of the next `blocks` units belong to the share: [*first, *last). */
-static void take_blocks(struct share *s, int blocks, int n_rows, int *first, int *last)
+static void take_blocks(struct share *s, int blocks, double cost, int *first, int *last)
 {
-    double cost = block_cost(n_rows), lo = ceil((s->lo - s->at) / cost), hi = ceil((s->hi - s->at) / cost);
+    double lo = ceil((s->lo - s->at) / cost), hi = ceil((s->hi - s->at) / cost);
     *first = lo <= 0 ? 0 : lo >= blocks ? blocks : (int)lo;
     *last = hi <= 0 ? 0 : hi >= blocks ? blocks : (int)hi;
     s->at += blocks * cost;
@@ -176,27 +194,17 @@ struct expert_run {
 };
 
 /* Outputs of gate and up that fit on the stack: few row blocks of many rows, or many of one row. */
-enum { MAX_PIECE = 64, INNER_BLOCKS = 8, ONE_ROW_BLOCKS = MAX_PIECE * INNER_BLOCKS };
+enum { MAX_PIECE = 128, INNER_BLOCKS = 8, ONE_ROW_BLOCKS = MAX_PIECE * INNER_BLOCKS };
 
 /* inner = silu(gate*x) * (up*x) for a few row blocks and a piece of the rows; gate's blocks `next` come after. */
-static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int block, int n_blocks, int from, int n, struct block_run next)
+static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int block, int n_blocks, int from, int to, struct block_run next)
 {
     enum { LD = INNER_BLOCKS * BLOCK_ROWS };
     float gate[MAX_PIECE * LD] __attribute__((aligned(64))), up[MAX_PIECE * LD] __attribute__((aligned(64)));
-    const uint8_t *up_block = matrix_block(e->up, e->expert, block);
-    struct act act = e->rows ? e->in : act_from(&e->in, from);
-    struct block_job job = {.block = matrix_block(e->gate, e->expert, block),
-                            .col_tiles = e->gate->col_tiles,
-                            .act = &act,
-                            .rows = e->rows ? e->rows + from : NULL,
-                            .n = n,
-                            .y = gate,
-                            .ldy = LD};
-    matrix_run(&c->kernels, e->gate, &job, n_blocks, (struct block_run){up_block, n_blocks});
-    job.block = up_block;
-    job.y = up;
-    matrix_run(&c->kernels, e->up, &job, n_blocks, next);
-    for (int r = 0; r < n; r++)
+    const struct block_run up_blocks = {matrix_block(e->up, e->expert, block), n_blocks};
+    product_run(c, &(struct product){e->gate, e->expert, &e->in, e->rows, e->n, gate, LD, up_blocks}, from, to, block, n_blocks, gate);
+    product_run(c, &(struct product){e->up, e->expert, &e->in, e->rows, e->n, up, LD, next}, from, to, block, n_blocks, up);
+    for (int r = 0; r < to - from; r++)
         c->kernels.silu_mul(e->inner->x + (long)(e->first + from + r) * e->inner->ld + (long)block * BLOCK_ROWS, gate + r * LD, up + r * LD,
                             n_blocks * BLOCK_ROWS);
 }
@@ -211,18 +219,19 @@ static struct block_run inner_run(const struct expert_run *e, int b)
 
 static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
 {
-    int piece = product_piece(&e->in);
-    for (int from = 0; from < e->n; from += piece)
+    const struct product p = {.act = &e->in, .rows = e->rows, .n = e->n};
+    for (int from = 0, to; from < e->n; from = to) {
+        to = product_piece(&p, from);
         for (int b = e->lo, n; b < e->hi; b += n) {
             n = inner_run(e, b).n;
-            struct block_run next = b + n < e->hi ? inner_run(e, b + n) : inner_run(after, after ? after->lo : 0);
-            inner_piece(c, e, b, n, from, e->n - from < piece ? e->n - from : piece, next);
+            inner_piece(c, e, b, n, from, to, b + n < e->hi ? inner_run(e, b + n) : inner_run(after, after ? after->lo : 0));
         }
+    }
 }
 
 static void down_blocks(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
 {
-    struct act in = act_from(e->inner, e->first);
+    struct act in = act_run(e->inner, e->first, e->n);
     struct product p = {e->down, e->expert, &in, NULL, e->n, e->out + (long)e->first * c->ws.ld_hidden, c->ws.ld_hidden, {NULL, 0}};
     if (after) p.next = (struct block_run){matrix_block(after->down, after->expert, after->lo), after->hi - after->lo};
     product_blocks(c, &p, e->lo, e->hi);
@@ -246,7 +255,7 @@ static struct expert_run routed_run(const struct expert_job *j, const struct exp
     return (struct expert_run){.gate = j->w->gate,
                                .up = j->w->up,
                                .down = j->w->down,
-                               .in = j->gathered ? act_from(&ws->routed, g->first) : ws->norm,
+                               .in = j->gathered ? act_run(&ws->routed, g->first, g->n) : ws->norm,
                                .expert = g->expert,
                                .rows = j->gathered ? NULL : ws->slot_token + g->first,
                                .first = g->first,
@@ -262,10 +271,10 @@ typedef void (*blocks_fn)(struct cpu_backend *c, const struct expert_run *e, con
 static void run_share(const struct expert_job *j, struct share share, int blocks, int shared_blocks, blocks_fn fn)
 {
     struct expert_run e = {.lo = 0}, after = shared_run(j);
-    take_blocks(&share, shared_blocks, after.n, &after.lo, &after.hi);
+    take_blocks(&share, shared_blocks, block_cost(j->c, after.n), &after.lo, &after.hi);
     for (int g = 0; g < j->c->ws.n_groups; g++) {
         int lo, hi;
-        take_blocks(&share, blocks, j->c->ws.groups[g].n, &lo, &hi);
+        take_blocks(&share, blocks, block_cost(j->c, j->c->ws.groups[g].n), &lo, &hi);
         if (lo == hi) continue;
         e = after;
         after = routed_run(j, &j->c->ws.groups[g]);
@@ -282,20 +291,21 @@ static void inner_part(void *arg, int thread, int n_threads)
     run_share(j, share_of(j->c, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, inner_blocks);
 }
 
-static void sums_of(struct cpu_backend *c, struct act *a, long lo, long hi, int width)
-{
-    for (long r = lo; r < hi; r++) act_groups(c, a, r, 0, width / QUANT_GROUP);
-}
-
 static void sums_part(void *arg, int thread, int n_threads)
 {
     const struct expert_job *j = arg;
-    struct workspace *ws = &j->c->ws;
+    struct cpu_backend *c = j->c;
+    struct workspace *ws = &c->ws;
     long lo, hi;
-    pool_range((long)j->c->batch->n_rows * EXPERTS_PER_TOKEN, thread, n_threads, &lo, &hi);
-    sums_of(j->c, &ws->inner, lo, hi, j->c->base.shape.expert_dim);
-    pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
-    sums_of(j->c, &ws->shared, lo, hi, j->c->base.shape.shared_dim);
+    pool_range((long)c->batch->n_rows * EXPERTS_PER_TOKEN, thread, n_threads, &lo, &hi);
+    for (int g = 0; g < ws->n_groups; g++) {
+        const struct expert_group *e = &ws->groups[g];
+        const struct act run = act_run(&ws->inner, e->first, e->n);
+        for (long r = lo > e->first ? lo : e->first; r < hi && r < e->first + e->n; r++)
+            act_groups(c, &run, r - e->first, 0, c->base.shape.expert_dim / QUANT_GROUP);
+    }
+    pool_range(c->batch->n_rows, thread, n_threads, &lo, &hi);
+    for (long r = lo; r < hi; r++) act_groups(c, &ws->shared, r, 0, c->base.shape.shared_dim / QUANT_GROUP);
 }
 
 static void down_part(void *arg, int thread, int n_threads)
@@ -332,8 +342,9 @@ static size_t chosen_bytes(const struct expert_job *j, const struct matrix *m)
 void cpu_step_moe_experts(struct backend *be, const struct moe_weights *w)
 {
     struct expert_job job = {.c = cpu_of(be), .w = w};
-    job.gathered = job.c->ws.routed.digits.count && w->gate->kind == MATRIX_Q4 && w->up->kind == MATRIX_Q4;
-    if (job.gathered) pool_run(job.c->pool, gather_part, &job);
+    const struct act *routed = &job.c->ws.routed;
+    job.gathered = (routed->digits.count || routed->bf16.n) && w->gate->kind == MATRIX_Q4 && w->up->kind == MATRIX_Q4;
+    if (job.gathered) pool_run(job.c->pool, routed->bf16.n ? round_part : gather_part, &job);
     run_blocks(job.c, chosen_bytes(&job, w->gate) + chosen_bytes(&job, w->up), inner_part, &job);
     pool_run(job.c->pool, sums_part, &job);
     run_blocks(job.c, chosen_bytes(&job, w->down), down_part, &job);

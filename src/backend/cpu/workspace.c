@@ -28,6 +28,7 @@ static struct act carve_act(struct carver *c, size_t rows, int width)
     a.sums = carve_floats(c, rows, a.ld / QUANT_GROUP);
     a.digits = (struct digits){carve(c, rows * (size_t)digits_row_bytes(a.ld, DIGITS_MAX)), carve_floats(c, rows, a.ld / QUANT_GROUP),
                                carve_floats(c, rows, a.ld / QUANT_GROUP), a.ld, 0};
+    a.bf16 = (struct bf16_run){(uint16_t *)(void *)a.digits.d, a.ld, 0}; /* rows are in one form or the other */
     return a;
 }
 
@@ -54,6 +55,7 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->routed = (struct act){.ld = ws->norm.ld};
     ws->routed.digits = (struct digits){carve(c, slots * (size_t)digits_row_bytes(ws->norm.ld, 2)), carve_floats(c, slots, ws->norm.ld / QUANT_GROUP),
                                         carve_floats(c, slots, ws->norm.ld / QUANT_GROUP), ws->norm.ld, 0};
+    ws->routed.bf16 = (struct bf16_run){(uint16_t *)(void *)ws->routed.digits.d, ws->norm.ld, 0};
     ws->router_digits = ws->routed.digits;
     ws->router_digits.count = DIGITS_MAX;
     ws->rotary = carve_floats(c, n, ROTARY_DIM);

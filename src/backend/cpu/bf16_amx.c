@@ -1,0 +1,218 @@
+/*
+ * Products on bf16 tiles, for the fast mode. Weights are unpacked to bf16, activations lie as bf16 (struct bf16_run), sums stay
+ * in fp32 tiles over the whole of K: one tile multiply is 16 activation rows x 16 weight rows x 32 columns. So scales cost
+ * nothing per product, but each tile of codes must be unpacked: once for all panels of a job.
+ *
+ * A step takes two row blocks by one panel: tiles 0 … 3 are sums, by 2 * (tile of rows) + row block; 4 and 5 activations; 6 and 7
+ * weights. While the first panel is multiplied, vectors unpack the codes a few groups ahead of
+ * the tiles; further panels find them unpacked. A row's sums are added in the order of its columns, whatever is beside it.
+ */
+#include "backend/cpu/amx.h"
+
+enum {
+    LINE = TILE_LINE,
+    TILE_BYTES = TILE_ROWS * LINE,
+    STRIPS = QUANT_GROUP / STRIP_COLS,
+    AHEAD = 2,         /* groups between unpacking and use; col_tiles is at least that */
+    RING = 4,          /* groups that are kept when no further panel needs them: they stay in the first-level cache */
+    ASK = 64,          /* groups between a request to memory and unpacking */
+    MAX_GROUPS = 128,  /* of a row that is unpacked at once */
+};
+
+/* A group of a row block, ready to multiply: pair p of columns, row r at bytes 64p + 4r of its strip. */
+typedef uint8_t group_tiles[STRIPS][TILE_BYTES];
+
+struct bf16_work {
+    group_tiles weights[2][MAX_GROUPS];
+} __attribute__((aligned(64)));
+
+/* The code in nibble i of each word, 2 to 4, as the number 1 + code * 2^(4i - 23): (word & mask) | one. */
+#define CODE(words, i) \
+    _mm512_castsi512_ps(_mm512_ternarylogic_epi32(words, _mm512_set1_epi32(15 << 4 * (i)), _mm512_castps_si512(_mm512_set1_ps(1)), 0xea))
+
+/* The upper halves of a and b as pairs. */
+ALWAYS_INLINE __m512i pair_upper(__m512 a, __m512 b)
+{
+    const __m512i upper = _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302);
+    return _mm512_mask_shuffle_epi8(_mm512_castps_si512(b), 0x3333333333333333, _mm512_castps_si512(a), upper);
+}
+
+/* For the second-level cache. */
+ALWAYS_INLINE void ask_for(const uint8_t *line)
+{
+    __builtin_prefetch(line, 0, 2);
+}
+
+/*
+ * Weights are cut to bf16, which is half a unit of the last place too small on average: 0.72 * 2^-8 of the value, averaged
+ * over all mantissas. Scale and bias make up for that, for nothing; the error is 5% above that of rounding.
+ * A code becomes a weight in one multiply-add where it lies, without a shift to the lowest place and a conversion:
+ *   w = (1 + code * 2^-m) * (scale * 2^m) + (bias - scale * 2^m).
+ * Lines of the tile at `ask` are requested one by one between: nine in a row would wait for the buffers.
+ */
+ALWAYS_INLINE void unpack(group_tiles *out, const uint8_t *tile, const uint8_t *ask)
+{
+    ask_for(ask + 8 * LINE);
+    const __m512 up = _mm512_set1_ps(1 + 0.72f / 256);
+    const __m512 scale = _mm512_mul_ps(load16_bf16(tile + 8 * LINE), up), bias = _mm512_mul_ps(load16_bf16(tile + 8 * LINE + LINE / 2), up);
+    const __m512 s2 = _mm512_mul_ps(scale, _mm512_set1_ps(0x1p15f)), b2 = _mm512_sub_ps(bias, s2);
+    const __m512 s3 = _mm512_mul_ps(scale, _mm512_set1_ps(0x1p11f)), b3 = _mm512_sub_ps(bias, s3);
+    const __m512 s4 = _mm512_mul_ps(scale, _mm512_set1_ps(0x1p7f)), b4 = _mm512_sub_ps(bias, s4);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        ask_for(ask + LINE * i);
+        const __m512i w = _mm512_load_si512((const void *)(tile + LINE * i));
+        const __m512i low = _mm512_slli_epi32(w, 12), high = _mm512_srli_epi32(w, 12);
+        uint8_t *to = out[0][0] + 4 * LINE * i; /* four pairs of columns */
+        const __m512 k0 = _mm512_fmadd_ps(CODE(low, 3), s3, b3), k4 = _mm512_fmadd_ps(CODE(low, 4), s4, b4);
+        const __m512 k1 = _mm512_fmadd_ps(CODE(w, 2), s2, b2), k5 = _mm512_fmadd_ps(CODE(w, 3), s3, b3);
+        const __m512 k2 = _mm512_fmadd_ps(CODE(w, 4), s4, b4), k6 = _mm512_fmadd_ps(CODE(high, 2), s2, b2);
+        const __m512 k3 = _mm512_fmadd_ps(CODE(high, 3), s3, b3), k7 = _mm512_fmadd_ps(CODE(high, 4), s4, b4);
+        _mm512_store_si512((void *)to, pair_upper(k0, k1));
+        _mm512_store_si512((void *)(to + LINE), pair_upper(k2, k3));
+        _mm512_store_si512((void *)(to + 2 * LINE), pair_upper(k4, k5));
+        _mm512_store_si512((void *)(to + 3 * LINE), pair_upper(k6, k7));
+    }
+}
+
+/* One panel by one or two row blocks. */
+struct panel {
+    const struct bf16_job *job;
+    int block, blocks; /* the first row block, and how many */
+    int first, end;    /* rows of the run */
+    int rows, tiles;   /* of a tile; one or two tiles, which may share some rows */
+    int kept;          /* groups that stay unpacked, a power of two */
+    int slot;          /* the place of the first group among them */
+    bool begun;        /* the first groups are unpacked */
+    int ends;          /* groups to unpack meanwhile: those of these blocks, or some of the next two as well */
+};
+
+/* What lies far behind a tile, or where the next matrix begins. */
+ALWAYS_INLINE const uint8_t *far_behind(const struct bf16_job *j, const uint8_t *tile)
+{
+    const uint8_t *at = tile + ASK * Q4_TILE_BYTES;
+    const uint8_t *end = j->block + (size_t)j->n_blocks * (size_t)j->col_tiles * Q4_TILE_BYTES;
+    return j->next && at >= end ? j->next + (at - end) : at;
+}
+
+/* Groups count on into the next blocks. */
+ALWAYS_INLINE void unpack_group(struct bf16_work *w, const struct panel *p, int group, int blocks)
+{
+    const int groups = p->job->col_tiles, block = p->block + (group < groups ? 0 : 2), slot = (p->slot + group) & (p->kept - 1);
+    const uint8_t *tile = p->job->block + ((size_t)block * (size_t)groups + (size_t)(group < groups ? group : group - groups)) * Q4_TILE_BYTES;
+    for (int b = 0; b < blocks; b++, tile += (size_t)groups * Q4_TILE_BYTES) unpack(&w->weights[b][slot], tile, far_behind(p->job, tile));
+}
+
+/* A group of one panel: x0 and x1 are its tiles of rows, `strip` bytes from one strip to the next. */
+ALWAYS_INLINE void multiply(const uint8_t *x0, const uint8_t *x1, size_t strip, group_tiles *w0, group_tiles *w1, int tiles, int blocks)
+{
+    UNROLL2(s, STRIPS, {
+        MEMORY_BARRIER();
+        _tile_loadd(4, x0 + s * strip, LINE);
+        _tile_loadd(6, (*w0)[s], LINE);
+        _tile_dpbf16ps(0, 4, 6);
+        if (blocks == 2) {
+            _tile_loadd(7, (*w1)[s], LINE);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (tiles == 2) {
+            _tile_loadd(5, x1 + s * strip, LINE);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        if (tiles == 2 && blocks == 2) _tile_dpbf16ps(3, 5, 7);
+    })
+}
+
+ALWAYS_INLINE void store_sums(const struct panel *p, int tiles, int blocks)
+{
+    const struct bf16_job *j = p->job;
+    const int skipped = panel_row(j->act->n, j->first);
+    float *y0 = j->y + (long)(p->first - skipped) * j->ldy + p->block * BLOCK_ROWS, *y1 = j->y + (long)(p->end - p->rows - skipped) * j->ldy + p->block * BLOCK_ROWS;
+    const size_t stride = (size_t)j->ldy * sizeof(float);
+    _tile_stored(0, y0, stride);
+    if (blocks == 2) _tile_stored(1, y0 + BLOCK_ROWS, stride);
+    if (tiles == 2) _tile_stored(2, y1, stride);
+    if (tiles == 2 && blocks == 2) _tile_stored(3, y1 + BLOCK_ROWS, stride);
+    MEMORY_BARRIER();
+}
+
+ALWAYS_INLINE void multiply_panel(struct bf16_work *w, const struct panel *p, bool unpacking, int tiles, int blocks)
+{
+    const int groups = p->job->col_tiles;
+    const size_t strip = (size_t)(p->end - p->first) * LINE;
+    const uint8_t *x = (const uint8_t *)(p->job->act->x + (size_t)p->first * (size_t)p->job->act->ld);
+    const uint8_t *x1 = x + (p->end - p->rows - p->first) * LINE;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (int g = 0; !p->begun && g < AHEAD; g++) unpack_group(w, p, g, blocks);
+    for (int g = 0; g < groups; g++, x += STRIPS * strip, x1 += STRIPS * strip) {
+        const int slot = (p->slot + g) & (p->kept - 1);
+        if (unpacking && g + AHEAD < p->ends) unpack_group(w, p, g + AHEAD, blocks);
+        multiply(x, x1, strip, &w->weights[0][slot], &w->weights[1][slot], tiles, blocks);
+    }
+    store_sums(p, tiles, blocks);
+}
+
+/* One function for each shape of a step, so that tiles are constants. */
+#define SHAPE(tiles, blocks)                                                                                   \
+    NOINLINE static void multiply_##tiles##_##blocks(struct bf16_work *w, const struct panel *p, bool unpacking) \
+    {                                                                                                          \
+        if (unpacking) multiply_panel(w, p, true, tiles, blocks);                                              \
+        else multiply_panel(w, p, false, tiles, blocks);                                                       \
+    }
+SHAPE(1, 1)
+SHAPE(1, 2)
+SHAPE(2, 1)
+SHAPE(2, 2)
+
+/* The panels of a job by the row blocks of p. Of several panels the first one unpacks for all, if there is room. */
+static void multiply_blocks(struct bf16_work *w, struct panel *p)
+{
+    static void (*const shapes[2][2])(struct bf16_work *, const struct panel *, bool) = {{multiply_1_1, multiply_1_2}, {multiply_2_1, multiply_2_2}};
+    const struct bf16_job *j = p->job;
+    for (int i = j->first; i < j->last; i++) {
+        const bool unpacking = i == j->first || p->kept == RING;
+        p->first = panel_row(j->act->n, i), p->end = panel_row(j->act->n, i + 1);
+        shapes[p->tiles - 1][p->blocks - 1](w, p, unpacking);
+        p->begun = p->kept != RING;
+    }
+}
+
+void cpu_q4_bf16_amx(const struct bf16_job *j)
+{
+    const int n = j->act->n, most = (n + panel_count(n) - 1) / panel_count(n);
+    const bool alone = j->last - j->first == 1;
+    struct panel p = {.job = j, .tiles = most > TILE_ROWS ? 2 : 1};
+    p.rows = (most + p.tiles - 1) / p.tiles;
+    p.kept = !alone && j->col_tiles <= MAX_GROUPS ? MAX_GROUPS : RING;
+    struct bf16_work w;
+    tiles_configure(6, p.rows);
+    for (; p.block < j->n_blocks; p.block += p.blocks) {
+        const int left = j->n_blocks - p.block;
+        const bool on = alone && left >= 4; /* two more blocks follow: their first groups are unpacked behind these */
+        p.blocks = left > 1 ? 2 : 1;
+        p.ends = j->col_tiles + (on ? AHEAD : 0);
+        multiply_blocks(&w, &p);
+        p.begun = on;
+        p.slot = on ? (p.slot + j->col_tiles) & (RING - 1) : 0;
+    }
+    _tile_release();
+}
+
+/* To the nearest, ties to even; NaN stays NaN. */
+void cpu_round_bf16_amx(const struct bf16_run *out, int row, int group, const float *x, int n_groups)
+{
+    const int panel = panel_of(out->n, row), first = panel_row(out->n, panel), m = panel_row(out->n, panel + 1) - first;
+    uint16_t *to = out->x + (size_t)first * (size_t)out->ld + (row - first) * STRIP_COLS + (size_t)group * STRIPS * (size_t)m * STRIP_COLS;
+    const __m512i half = _mm512_set1_epi32(0x7fff), one = _mm512_set1_epi32(1);
+    for (int i = 0; i < n_groups * QUANT_GROUP; i += 16) {
+        const __m512 from = _mm512_loadu_ps(x + i);
+        const __mmask16 nan = _mm512_cmp_ps_mask(from, from, _CMP_UNORD_Q);
+        __m512i v = _mm512_castps_si512(from);
+        const __m512i up = _mm512_add_epi32(_mm512_and_si512(_mm512_srli_epi32(v, 16), one), half);
+        v = _mm512_srli_epi32(_mm512_mask_add_epi32(v, (__mmask16)~nan, v, up), 16);
+        _mm256_store_si256((void *)(to + i / STRIP_COLS * (long)m * STRIP_COLS + i % STRIP_COLS), _mm512_cvtepi32_epi16(v));
+    }
+}
