@@ -23,7 +23,7 @@ enum {
 typedef uint8_t group_tiles[STRIPS][TILE_BYTES];
 
 struct bf16_work {
-    group_tiles weights[2][MAX_GROUPS];
+    group_tiles weights[MAX_GROUPS][2]; /* of two row blocks, side by side: far apart, their stores fall on the same places of a cache */
 } __attribute__((aligned(64)));
 
 /* The code in nibble i of each word, 2 to 4, as the number 1 + code * 2^(4i - 23): (word & mask) | one. */
@@ -100,7 +100,7 @@ ALWAYS_INLINE void unpack_group(struct bf16_work *w, const struct panel *p, int 
 {
     const int groups = p->job->col_tiles, block = p->block + (group < groups ? 0 : 2), slot = (p->slot + group) & (p->kept - 1);
     const uint8_t *tile = p->job->block + ((size_t)block * (size_t)groups + (size_t)(group < groups ? group : group - groups)) * Q4_TILE_BYTES;
-    for (int b = 0; b < blocks; b++, tile += (size_t)groups * Q4_TILE_BYTES) unpack(&w->weights[b][slot], tile, far_behind(p->job, tile));
+    for (int b = 0; b < blocks; b++, tile += (size_t)groups * Q4_TILE_BYTES) unpack(&w->weights[slot][b], tile, far_behind(p->job, tile));
 }
 
 /* A group of one panel: x0 and x1 are its tiles of rows, `strip` bytes from one strip to the next. */
@@ -150,7 +150,7 @@ ALWAYS_INLINE void multiply_panel(struct bf16_work *w, const struct panel *p, bo
     for (int g = 0; g < groups; g++, x += STRIPS * strip, x1 += STRIPS * strip) {
         const int slot = (p->slot + g) & (p->kept - 1);
         if (unpacking && g + AHEAD < p->ends) unpack_group(w, p, g + AHEAD, blocks);
-        multiply(x, x1, strip, &w->weights[0][slot], &w->weights[1][slot], tiles, blocks);
+        multiply(x, x1, strip, &w->weights[slot][0], &w->weights[slot][1], tiles, blocks);
     }
     store_sums(p, tiles, blocks);
 }
