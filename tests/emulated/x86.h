@@ -99,6 +99,14 @@ EMU(si, unpacklo_epi16, (__m512i a, __m512i b), union lanes x = {.si = a}; union
     EACH(32, r.u16[i] = (i % 2 ? y : x).u16[i / 8 * 8 + i % 8 / 2]))
 EMU(si, unpackhi_epi16, (__m512i a, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
     EACH(32, r.u16[i] = (i % 2 ? y : x).u16[i / 8 * 8 + 4 + i % 8 / 2]))
+EMU(si, unpacklo_epi32, (__m512i a, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
+    EACH(16, r.i32[i] = (i % 2 ? y : x).i32[i / 4 * 4 + i % 4 / 2]))
+EMU(si, unpackhi_epi32, (__m512i a, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
+    EACH(16, r.i32[i] = (i % 2 ? y : x).i32[i / 4 * 4 + 2 + i % 4 / 2]))
+EMU(si, unpack_epi64, (__m512i a, __m512i b, int high), union lanes x = {.si = a}; union lanes y = {.si = b};
+    EACH(8, r.d[i] = (i % 2 ? y : x).d[i / 2 * 2 + high]))
+EMU(si, shuffle_i32x4, (__m512i a, __m512i b, int parts), union lanes x = {.si = a}; union lanes y = {.si = b};
+    EACH(16, r.i32[i] = (i / 8 ? y : x).i32[(parts >> (i / 4 * 2) & 3) * 4 + i % 4]))
 EMU(si, add_epi32, (__m512i a, __m512i b), r.si = (__m512i)((emu_i32)a + (emu_i32)b))
 EMU(si, slli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((emu_u32)a << n))
 EMU(si, srli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((emu_u32)a >> n))
@@ -138,6 +146,7 @@ EMU(ps, maskz_loadu_ps, (unsigned mask, const float *p), EACH(16, r.f[i] = mask 
 EMU_MASK(cmpgt_epi32_mask, __m512i, si, x.i32[i] > y.i32[i])
 EMU_MASK(cmpeq_epi32_mask, __m512i, si, x.i32[i] == y.i32[i])
 EMU_MASK(cmpunord_ps_mask, __m512, ps, isnan(x.f[i]) || isnan(y.f[i]))
+EMU_MASK(cmpnlt_ps_mask, __m512, ps, !(x.f[i] < y.f[i]))
 
 static inline int emu_reduce_epi32(__m512i a, bool highest)
 {
@@ -241,7 +250,17 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_cmpgt_epi32_mask emu_cmpgt_epi32_mask
 #define _mm512_cmpeq_epi32_mask emu_cmpeq_epi32_mask
 #undef _mm512_cmp_ps_mask
-#define _mm512_cmp_ps_mask(a, b, how) emu_cmpunord_ps_mask(a, b) /* the only one in use */
+#define _mm512_cmp_ps_mask(a, b, how) ((how) == _CMP_UNORD_Q ? emu_cmpunord_ps_mask(a, b) : emu_cmpnlt_ps_mask(a, b)) /* _CMP_NLT_UQ */
+#define _mm512_maskz_mov_ps(mask, a) emu_mask_blend_ps(mask, emu_setzero_ps(), a)
+#define _mm512_mask_mov_ps(a, mask, b) emu_mask_blend_ps(mask, a, b)
+#define _mm512_or_si512(a, b) ((__m512i)(a) | (__m512i)(b))
+#define _mm512_cvtss_f32(a) ((union lanes){.ps = (a)}).f[0]
+#define _mm512_unpacklo_epi32 emu_unpacklo_epi32
+#define _mm512_unpackhi_epi32 emu_unpackhi_epi32
+#define _mm512_unpacklo_epi64(a, b) emu_unpack_epi64(a, b, 0)
+#define _mm512_unpackhi_epi64(a, b) emu_unpack_epi64(a, b, 1)
+#undef _mm512_shuffle_i32x4
+#define _mm512_shuffle_i32x4 emu_shuffle_i32x4
 #define _mm512_reduce_max_epi32(a) emu_reduce_epi32(a, true)
 #define _mm512_reduce_min_epi32(a) emu_reduce_epi32(a, false)
 #define _mm512_mask_add_epi32 emu_mask_add_epi32

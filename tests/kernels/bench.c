@@ -115,6 +115,16 @@ static void gdn_unit(const struct timing *t, long unit, float *out)
     t->k->gdn(&j);
 }
 
+static void chunk_unit(const struct timing *t, long unit, float *out)
+{
+    static const float g[2 * GRID] = {0}, beta[2 * GRID] = {0};
+    struct gdn_chunk j = {.state = (float *)(void *)(t->b->arena + (size_t)unit * t->shape->unit_bytes), .q = t->b->x, .k = t->b->x + 128,
+                          .v = t->b->x + 256, .ldqk = WIDTH, .ldv = WIDTH, .g = g, .beta = beta, .ldg = 2, .heads = 2, .n = t->shape->n, .o = out,
+                          .ldo = 2 * GDN_DIM};
+    if (t->k->gdn_chunk) t->k->gdn_chunk(&j);
+    else for (int h = 0; h < 2; h++) t->k->gdn(&(struct gdn_job[]){gdn_of_chunk(&j, h)}[0]);
+}
+
 static void attention_unit(const struct timing *t, long unit, float *out)
 {
     const uint8_t *pages[KEYS / GRID], *base = t->b->arena + (size_t)unit * t->shape->unit_bytes;
@@ -178,6 +188,7 @@ static const struct shape shapes[] = {
     {"split_digits", "2048, digits 2", split_unit, 1, 0, WIDTH * 3.0, false},
     {"gdn", "1 token", gdn_unit, 1, STATE, 7.0 * GDN_DIM * GDN_DIM, true},
     {"gdn", "64 tokens", gdn_unit, 64, STATE, 64 * 7.0 * GDN_DIM * GDN_DIM, true},
+    {"gdn_chunk", "64 tokens, 2 heads", chunk_unit, 64, 2 * STATE, 128 * 7.0 * GDN_DIM * GDN_DIM, true},
     {"attention", "bf16, 4K keys, 1 row", attention_unit, 1, (size_t)KEYS * HEAD_DIM * 4, 8 * 4.0 * KEYS * HEAD_DIM, false},
     {"attention", "bf16, 4K keys, 8 rows", attention_unit, 8, (size_t)KEYS * HEAD_DIM * 4, 64 * 4.0 * KEYS * HEAD_DIM, false},
     {"attention", "f32, 4K keys, 1 row", attention_unit, 1, (size_t)KEYS * HEAD_DIM * 8, 8 * 4.0 * KEYS * HEAD_DIM, false},

@@ -66,7 +66,8 @@ struct suite {
     const char *func;
     void (*run)(const struct cpu_kernels *k, struct random *r);
 };
-extern const struct suite matmul_suites[], digit_suites[], bf16_suites[], mix_suites[], attention_suites[], elem_suites[]; /* ended by func == NULL */
+/* Each ended by func == NULL. */
+extern const struct suite matmul_suites[], digit_suites[], bf16_suites[], mix_suites[], chunk_suites[], attention_suites[], elem_suites[];
 
 /* A table whose every kernel has one planted fault of the given kind; see faults.c. */
 enum fault { FAULT_VALUE, FAULT_BITS, FAULT_WRITE, FAULT_READ, FAULTS };

@@ -16,7 +16,7 @@ struct options options = {.seed = 1, .repeat = 1, .tier = CPU_NEON, .quick = tru
 struct options options = {.seed = 1, .repeat = 1, .tier = -1};
 #endif
 
-static const struct suite *const suites[] = {matmul_suites, digit_suites, bf16_suites, mix_suites, attention_suites, elem_suites};
+static const struct suite *const suites[] = {matmul_suites, digit_suites, bf16_suites, mix_suites, chunk_suites, attention_suites, elem_suites};
 enum { SUITES = sizeof suites / sizeof *suites };
 
 static const char usage[] =

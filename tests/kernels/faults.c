@@ -101,6 +101,12 @@ static void gdn(const struct gdn_job *j)
     spoil(j->o + (long)(j->n - 1) * j->ldo + j->v_lo, j->v_hi - j->v_lo, j->k + (long)(j->n - 1) * j->ldqk + GDN_DIM, j->n > 1);
 }
 
+static void gdn_chunk(const struct gdn_chunk *j)
+{
+    inner.gdn_chunk(j);
+    spoil(j->o + (long)(j->n - 1) * j->ldo, j->heads * GDN_DIM, j->k + (long)(j->n - 1) * j->ldqk + GDN_DIM, j->n * j->heads > 1);
+}
+
 static void attention(const struct attn_job *j)
 {
     long row = j->n_rows - 1, head = j->n_q - 1;
@@ -168,6 +174,7 @@ static void top_experts(int32_t *top, const float *x, int n)
 bool fault_applies(const char *func, enum fault fault)
 {
     if (strstr(func, "bf16") && !inner.matmul_q4_bf16) return false;
+    if (strcmp(func, "gdn_chunk") == 0) return inner.gdn_chunk;
     if (fault != FAULT_BITS) return true;
     return strncmp(func, "matmul", 6) == 0 || strcmp(func, "split_digits") == 0 || strcmp(func, "gdn") == 0 || strcmp(func, "attention") == 0;
 }
@@ -186,6 +193,7 @@ void fault_kernels(struct cpu_kernels *k, enum fault fault)
                               .matmul_q4_bf16 = inner.matmul_q4_bf16 ? matmul_q4_bf16 : NULL,
                               .round_bf16 = inner.round_bf16 ? round_bf16 : NULL,
                               .gdn = gdn,
+                              .gdn_chunk = inner.gdn_chunk ? gdn_chunk : NULL,
                               .attention = attention,
                               .top_experts = top_experts,
                               .conv_silu = conv_silu,

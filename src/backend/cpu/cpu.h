@@ -126,6 +126,8 @@ lily_status workspace_new(struct workspace *ws, struct arena *arena, const struc
 struct act act_run(const struct act *a, long row, int n);
 /* Completes n groups of 64 of one row, from `group` on: their sums, and their digits where this phase multiplies with them. */
 void act_groups(const struct cpu_backend *c, const struct act *a, long row, int group, int n);
+/* The same of values that lie elsewhere. */
+void act_groups_of(const struct cpu_backend *c, const struct act *a, long row, int group, int n, const float *x);
 
 /* One matrix times n rows of act; `rows` lists them, NULL: 0 … n-1. */
 struct product {

@@ -151,6 +151,36 @@ struct gdn_job {
     int ldo;
 };
 
+/* The same over up to 64 tokens of one chunk of the grid, for all columns of a few value heads that share q and k. */
+struct gdn_chunk {
+    float *state;       /* (heads, 128 k, 128 v) fp32, updated */
+    const float *q, *k; /* row t at q + t*ldqk */
+    const float *v;     /* (heads, 128) of token t at v + t*ldv */
+    int ldqk, ldv;
+    const float *g, *beta; /* (heads) of token t at g + t*ldg */
+    int ldg;
+    int heads, n;
+    float *o; /* (heads, 128) of token t at o + t*ldo */
+    int ldo;
+};
+
+static inline struct gdn_job gdn_of_chunk(const struct gdn_chunk *c, int head)
+{
+    return (struct gdn_job){.state = c->state + (long)head * GDN_DIM * GDN_DIM,
+                            .v_hi = GDN_DIM,
+                            .q = c->q,
+                            .k = c->k,
+                            .v = c->v + head * GDN_DIM,
+                            .ldqk = c->ldqk,
+                            .ldv = c->ldv,
+                            .g = c->g + head,
+                            .beta = c->beta + head,
+                            .ldg = c->ldg,
+                            .n = c->n,
+                            .o = c->o + head * GDN_DIM,
+                            .ldo = c->ldo};
+}
+
 /*
  * Softmax attention of n_q query heads that share one KV head, for n_rows consecutive tokens: the first sees keys
  * 0 … n_keys-1, each later one a key more. Keys lie in pages of 64 tokens.
@@ -192,6 +222,7 @@ struct cpu_kernels {
     /* Splits n_groups groups of x. A group below 2^-100 becomes 0; one with NaN or infinity gets a NaN scale. */
     void (*split_digits)(const struct digit_row *out, const float *x, int n_groups);
     void (*gdn)(const struct gdn_job *job);
+    void (*gdn_chunk)(const struct gdn_chunk *job); /* NULL: gdn does as well */
     void (*attention)(const struct attn_job *job);
     void (*conv_silu)(const struct conv_job *job);
     /* out = x / sqrt(mean(x^2) + eps) * w; n multiple of 16; out may be x. */

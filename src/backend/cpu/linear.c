@@ -139,7 +139,11 @@ static int whole_pairs(int group, int n)
 
 void act_groups(const struct cpu_backend *c, const struct act *a, long row, int group, int n)
 {
-    const float *x = a->x + row * a->ld + (long)group * QUANT_GROUP;
+    act_groups_of(c, a, row, group, n, a->x + row * a->ld + (long)group * QUANT_GROUP);
+}
+
+void act_groups_of(const struct cpu_backend *c, const struct act *a, long row, int group, int n, const float *x)
+{
     c->kernels.group_sums(a->sums + row * (a->ld / QUANT_GROUP) + group, x, n);
     if (a->bf16.n) c->kernels.round_bf16(&a->bf16, (int)row, group, x, whole_pairs(group, n));
     if (!a->digits.count) return;

@@ -1,5 +1,6 @@
 /* Gated DeltaNet layers (MODEL.md, Gated DeltaNet): projections, convolution, gates, delta rule, gated norm, output. */
 #include <math.h>
+#include <string.h>
 
 #include "backend/cpu/cpu.h"
 
@@ -129,12 +130,185 @@ static void gated_norm_part(void *arg, int thread, int n_threads)
     }
 }
 
+/* ---- prefill: everything of a key head and its value heads, one chunk of the grid of 64 after another, inside a thread's cache ---- */
+
+enum { MAX_SHARED = 4 }; /* value heads of a key head that are computed together */
+
+/* Some value heads of one key head in one sequence. */
+struct head_run {
+    const struct mix_job *j;
+    const struct batch_seq *seq;
+    int row, key_head, head, n_heads;
+    float history[2 + MAX_SHARED][CONV_HISTORY * GDN_DIM]; /* q, k, the values: rows before the chunk */
+    float q[GRID * GDN_DIM], k[GRID * GDN_DIM], v[GRID * MAX_SHARED * GDN_DIM], o[GRID * MAX_SHARED * GDN_DIM];
+} __attribute__((aligned(64)));
+
+/* Rows before the first chunk, from the state; conv_silu takes them on from chunk to chunk. */
+static void load_history(float *to, const struct head_run *r, int channel)
+{
+    int conv_dim = shape_conv_dim(&r->j->c->base.shape);
+    const float *from = r->seq->seq->conv + (size_t)r->j->index * CONV_HISTORY * (size_t)conv_dim + channel;
+    for (int i = 0; i < CONV_HISTORY; i++) memcpy(to + i * GDN_DIM, from + (long)i * conv_dim, sizeof(float) * GDN_DIM);
+}
+
+/* One head's channels of n rows from batch row t on; out has rows of ld. */
+static void conv_rows(const struct head_run *r, float *history, int channel, long t, int n, float *out, int ld)
+{
+    struct workspace *ws = &r->j->c->ws;
+    r->j->c->kernels.conv_silu(&(struct conv_job){.history = history,
+                                                  .u = ws->qkv + t * ws->ld_qkv + channel,
+                                                  .weight = r->j->w->conv->data + (size_t)channel * CONV_WIDTH,
+                                                  .out = out,
+                                                  .ld_h = GDN_DIM,
+                                                  .ld_u = ws->ld_qkv,
+                                                  .ld_out = ld,
+                                                  .channels = GDN_DIM,
+                                                  .n = n});
+}
+
+static void norm_rows(const struct head_run *r, float *x, int n, float scale)
+{
+    for (int t = 0; t < n; t++) r->j->c->kernels.l2_norm(x + t * GDN_DIM, x + t * GDN_DIM, scale);
+}
+
+static void delta_rows(struct head_run *r, long t, int n)
+{
+    const struct model_shape *s = &r->j->c->base.shape;
+    struct workspace *ws = &r->j->c->ws;
+    const struct cpu_kernels *k = &r->j->c->kernels;
+    const int width = r->n_heads * GDN_DIM;
+    struct gdn_chunk c = {.state = r->seq->seq->recurrent + ((size_t)r->j->index * (size_t)s->n_gdn_v_heads + (size_t)r->head) * GDN_DIM * GDN_DIM,
+                          .q = r->q,
+                          .k = r->k,
+                          .v = r->v,
+                          .ldqk = GDN_DIM,
+                          .ldv = width,
+                          .g = ws->a + t * ws->ld_heads + r->head,
+                          .beta = ws->b + t * ws->ld_heads + r->head,
+                          .ldg = ws->ld_heads,
+                          .heads = r->n_heads,
+                          .n = n,
+                          .o = r->o,
+                          .ldo = width};
+    if (k->gdn_chunk) {
+        k->gdn_chunk(&c);
+        return;
+    }
+    for (int h = 0; h < r->n_heads; h++) {
+        struct gdn_job one = gdn_of_chunk(&c, h);
+        k->gdn(&one);
+    }
+}
+
+/* Gated norm, sums and digits of a row's value head. */
+static void finish_head(const struct mix_job *j, const float *o, long t, int head)
+{
+    struct workspace *ws = &j->c->ws;
+    float row[GDN_DIM] __attribute__((aligned(64)));
+    j->c->kernels.gated_norm(row, o, j->w->out_norm->data, ws->z + t * ws->ld_z + head * GDN_DIM, j->c->base.shape.rms_eps);
+    act_groups_of(j->c, &ws->mixed, t, head * (GDN_DIM / QUANT_GROUP), GDN_DIM / QUANT_GROUP, row);
+    if (!ws->mixed.digits.count || j->w->out->kind != MATRIX_Q4) memcpy(ws->mixed.x + t * ws->mixed.ld + head * GDN_DIM, row, sizeof row);
+}
+
+/* Asks for the gates of row t: they lie too far from those of other rows for the processor to know. */
+static void ask_gates(const struct head_run *r, long t)
+{
+    const struct workspace *ws = &r->j->c->ws;
+    const float *z = ws->z + t * ws->ld_z + r->head * GDN_DIM;
+    for (int i = 0; i < r->n_heads * GDN_DIM; i += BLOCK_ROWS) __builtin_prefetch(z + i);
+}
+
+/* n rows of one chunk, from batch row t on. */
+static void run_chunk(struct head_run *r, long t, int n)
+{
+    const struct model_shape *s = &r->j->c->base.shape;
+    const int keys = s->n_gdn_k_heads, width = r->n_heads * GDN_DIM;
+    conv_rows(r, r->history[0], r->key_head * GDN_DIM, t, n, r->q, GDN_DIM);
+    conv_rows(r, r->history[1], (keys + r->key_head) * GDN_DIM, t, n, r->k, GDN_DIM);
+    for (int h = 0; h < r->n_heads; h++) conv_rows(r, r->history[2 + h], (2 * keys + r->head + h) * GDN_DIM, t, n, r->v + h * GDN_DIM, width);
+    norm_rows(r, r->q, n, (float)(1 / sqrt((double)GDN_DIM)));
+    norm_rows(r, r->k, n, 1);
+    delta_rows(r, t, n);
+    for (int i = 0; i < n; i++) {
+        if (i + 4 < n) ask_gates(r, t + i + 4);
+        for (int h = 0; h < r->n_heads; h++) finish_head(r->j, r->o + i * width + h * GDN_DIM, t + i, r->head + h);
+    }
+}
+
+/* A run's chunks end on the grid: on multiples of 64 of the position, whatever rows the pass has. */
+static void run_heads(struct head_run *r)
+{
+    const struct mix_job *j = r->j;
+    const int keys = j->c->base.shape.n_gdn_k_heads, n = r->seq->n;
+    load_history(r->history[0], r, r->key_head * GDN_DIM);
+    load_history(r->history[1], r, (keys + r->key_head) * GDN_DIM);
+    for (int h = 0; h < r->n_heads; h++) load_history(r->history[2 + h], r, (2 * keys + r->head + h) * GDN_DIM);
+    for (int t = 0, count; t < n; t += count) {
+        count = GRID - j->c->place[r->row + t].pos % GRID;
+        if (count > n - t) count = n - t;
+        run_chunk(r, r->row + t, count);
+    }
+}
+
+static void gates_part(void *arg, int thread, int n_threads)
+{
+    const struct mix_job *j = arg;
+    long lo, hi;
+    pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
+    for (long t = lo; t < hi; t++) gates_row(j, (int)t);
+}
+
+static void heads_part(void *arg, int thread, int n_threads)
+{
+    const struct mix_job *j = arg;
+    const struct batch *b = j->c->batch;
+    const struct model_shape *s = &j->c->base.shape;
+    const int shared = s->n_gdn_v_heads / s->n_gdn_k_heads;
+    long lo, hi;
+    pool_range(s->n_gdn_v_heads, thread, n_threads, &lo, &hi);
+    struct head_run r = {.j = j};
+    for (r.head = (int)lo; r.head < hi; r.head += r.n_heads) {
+        r.key_head = r.head / shared;
+        int left = (r.key_head + 1) * shared < hi ? (r.key_head + 1) * shared - r.head : (int)hi - r.head;
+        r.n_heads = left < MAX_SHARED ? left : MAX_SHARED;
+        r.row = 0;
+        for (int i = 0; i < b->n_seqs; r.row += b->seqs[i++].n) {
+            r.seq = &b->seqs[i];
+            run_heads(&r);
+        }
+    }
+}
+
+/* The last rows become the history, when no head reads the old one any more. */
+static void keep_history(const struct mix_job *j)
+{
+    struct workspace *ws = &j->c->ws;
+    const struct batch *b = j->c->batch;
+    const size_t conv_dim = (size_t)shape_conv_dim(&j->c->base.shape);
+    for (int i = 0, row = 0; i < b->n_seqs; row += b->seqs[i++].n) {
+        float *history = b->seqs[i].seq->conv + (size_t)j->index * CONV_HISTORY * conv_dim;
+        const int n = b->seqs[i].n;
+        for (int k = 0; k < CONV_HISTORY; k++) {
+            const int from = n + k - CONV_HISTORY;
+            const float *x = from < 0 ? history + (size_t)(n + k) * conv_dim : ws->qkv + (long)(row + from) * ws->ld_qkv;
+            memcpy(history + (size_t)k * conv_dim, x, sizeof(float) * conv_dim);
+        }
+    }
+}
+
 void cpu_step_gdn_mix(struct backend *be, const struct gdn_weights *w, int index)
 {
     struct mix_job job = {cpu_of(be), w, index};
-    pool_run(job.c->pool, conv_part, &job);
-    pool_run(job.c->pool, delta_part, &job);
-    pool_run(job.c->pool, gated_norm_part, &job);
+    struct pool *pool = job.c->pool;
+    if (job.c->batch->phase == PHASE_PREFILL) {
+        pool_run(pool, gates_part, &job);
+        pool_run(pool, heads_part, &job);
+        keep_history(&job);
+        return;
+    }
+    pool_run(pool, conv_part, &job);
+    pool_run(pool, delta_part, &job);
+    pool_run(pool, gated_norm_part, &job);
 }
 
 void cpu_step_gdn_out(struct backend *be, const struct gdn_weights *w)
