@@ -146,7 +146,6 @@ EMU(ps, maskz_loadu_ps, (unsigned mask, const float *p), EACH(16, r.f[i] = mask 
 EMU_MASK(cmpgt_epi32_mask, __m512i, si, x.i32[i] > y.i32[i])
 EMU_MASK(cmpeq_epi32_mask, __m512i, si, x.i32[i] == y.i32[i])
 EMU_MASK(cmpunord_ps_mask, __m512, ps, isnan(x.f[i]) || isnan(y.f[i]))
-EMU_MASK(cmpnlt_ps_mask, __m512, ps, !(x.f[i] < y.f[i]))
 
 static inline int emu_reduce_epi32(__m512i a, bool highest)
 {
@@ -250,7 +249,7 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_cmpgt_epi32_mask emu_cmpgt_epi32_mask
 #define _mm512_cmpeq_epi32_mask emu_cmpeq_epi32_mask
 #undef _mm512_cmp_ps_mask
-#define _mm512_cmp_ps_mask(a, b, how) ((how) == _CMP_UNORD_Q ? emu_cmpunord_ps_mask(a, b) : emu_cmpnlt_ps_mask(a, b)) /* _CMP_NLT_UQ */
+#define _mm512_cmp_ps_mask(a, b, how) emu_cmpunord_ps_mask(a, b) /* the only one in use */
 #define _mm512_maskz_mov_ps(mask, a) emu_mask_blend_ps(mask, emu_setzero_ps(), a)
 #define _mm512_mask_mov_ps(a, mask, b) emu_mask_blend_ps(mask, a, b)
 #define _mm512_or_si512(a, b) ((__m512i)(a) | (__m512i)(b))

@@ -62,7 +62,7 @@ static void bound_keys(struct bounds *b, const struct gdn_chunk *j, int head)
             b->qk[i][k] = dot(j->q + (long)i * j->ldqk, j->k + (long)k * j->ldqk, &size);
             b->e_qk[i][k] = product_error(D) * size + FLUSHED;
             /* up to 64 roundings of a product of decays, which is 0 below 2^-100 */
-            double l = b->between[i][k], e_l = 66 * u * l + 0x1p-100;
+            double l = b->between[i][k], e_l = 66 * u * l + 0x1p-126;
             b->a[i][k] = l * b->qk[i][k], b->e_a[i][k] = l * b->e_qk[i][k] + e_l * fabs(b->qk[i][k]);
             b->lower[i][k] = k < i ? beta * l * b->kk[i][k] : 0;
             b->e_lower[i][k] = k < i ? fabs(beta) * (l * b->e_kk[i][k] + (e_l + 2 * u * l) * fabs(b->kk[i][k])) : 0;
@@ -102,7 +102,7 @@ static void check_column(struct bounds *b, const struct chunk_case *c, int head,
         double ks = 0, size = 0, beta = j->beta[(long)i * j->ldg + head], v = j->v[(long)i * j->ldv + head * D + column];
         for (int k = 0; k < D; k++) ks += (double)s[(long)k * D] * j->k[(long)i * j->ldqk + k], size += fabs((double)s[(long)k * D] * j->k[(long)i * j->ldqk + k]);
         b->r[i] = beta * (v - b->decay[i] * ks);
-        b->e_r[i] = fabs(beta) * ((b->decay[i] + 0x1p-100) * (product_error(D) * size + FLUSHED) + (66 * u * b->decay[i] + 0x1p-100) * fabs(ks) + 3 * u * fabs(v));
+        b->e_r[i] = fabs(beta) * ((b->decay[i] + 0x1p-126) * (product_error(D) * size + FLUSHED) + (66 * u * b->decay[i] + 0x1p-126) * fabs(ks) + 3 * u * fabs(v));
         b->d[i] = b->e_d[i] = 0;
         for (int k = 0; k <= i; k++) {
             b->d[i] += b->t[i][k] * b->r[k];
@@ -112,7 +112,7 @@ static void check_column(struct bounds *b, const struct chunk_case *c, int head,
         double qs = 0, o, e_o;
         size = 0;
         for (int k = 0; k < D; k++) qs += (double)s[(long)k * D] * j->q[(long)i * j->ldqk + k], size += fabs((double)s[(long)k * D] * j->q[(long)i * j->ldqk + k]);
-        o = b->decay[i] * qs, e_o = (b->decay[i] + 0x1p-100) * (product_error(D) * size + FLUSHED) + (66 * u * b->decay[i] + 0x1p-100) * fabs(qs) + FLUSHED;
+        o = b->decay[i] * qs, e_o = (b->decay[i] + 0x1p-126) * (product_error(D) * size + FLUSHED) + (66 * u * b->decay[i] + 0x1p-126) * fabs(qs) + FLUSHED;
         for (int k = 0; k <= i; k++) {
             o += b->a[i][k] * b->d[k];
             e_o += fabs(b->a[i][k]) * (b->e_d[k] + e_tokens * fabs(b->d[k])) + b->e_a[i][k] * (fabs(b->d[k]) + b->e_d[k]);
@@ -123,11 +123,11 @@ static void check_column(struct bounds *b, const struct chunk_case *c, int head,
     }
     for (int k = 0; k < D; k++) {
         const int last = j->n - 1;
-        double want = b->decay[last] * s[(long)k * D], e = (66 * u * b->decay[last] + 0x1p-100) * fabs((double)s[(long)k * D]) + FLUSHED;
+        double want = b->decay[last] * s[(long)k * D], e = (66 * u * b->decay[last] + 0x1p-126) * fabs((double)s[(long)k * D]) + FLUSHED;
         for (int i = 0; i < j->n; i++) {
             double key = j->k[(long)i * j->ldqk + k], l = b->between[last][i];
             want += key * l * b->d[i];
-            e += fabs(key) * (l * (b->e_d[i] + (e_tokens + 66 * u) * fabs(b->d[i])) + 0x1p-100 * fabs(b->d[i]));
+            e += fabs(key) * (l * (b->e_d[i] + (e_tokens + 66 * u) * fabs(b->d[i])) + 0x1p-126 * fabs(b->d[i]));
         }
         long at = ((long)head * D + k) * D + column;
         expect_close("state", at, j->state[at], want, 1.01 * e + 4 * u * fabs(want));

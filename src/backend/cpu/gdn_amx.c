@@ -21,6 +21,7 @@ enum {
     STRIP = 32,                 /* value columns at a time: two tiles */
     STRIP_TILES = STRIP / TILE_ROWS,
     KEY_PAIRS = GDN_DIM / 32, /* of rows of tiles */
+    FLUSH_SUBNORMAL = 0x8040, /* inputs and results: as tiles do it, and since products of many decays would take very long */
 };
 
 typedef uint32_t tile[TILE_ROWS][TILE_ROWS];
@@ -209,13 +210,6 @@ static void prepare_keys(struct key_part *w, const struct gdn_chunk *j, int rows
 
 /* ---- of a value head ---- */
 
-/* A product of decays; below 2^-100 it is 0, lest it become a subnormal number, with which processors are slow. */
-ALWAYS_INLINE __m512 decayed(__m512 x, __m512 g)
-{
-    x = _mm512_mul_ps(x, g);
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(0x1p-100f), _CMP_NLT_UQ), x);
-}
-
 ALWAYS_INLINE __mmask16 lanes_below(int i)
 {
     return i <= 0 ? 0 : i >= 16 ? 0xffff : (__mmask16)((1u << i) - 1);
@@ -229,10 +223,10 @@ static void prepare_decays(struct head_part *w, const struct key_part *key, cons
     for (int i = 0; i < rows; i++) {
         const bool there = i < j->n;
         __m512 g = _mm512_set1_ps(there ? j->g[(long)i * j->ldg + head] : 1), beta = _mm512_set1_ps(there ? j->beta[(long)i * j->ldg + head] : 0), a[BLOCKS];
-        c = decayed(c, g);
+        c = _mm512_mul_ps(c, g);
         w->decay[i] = _mm512_cvtss_f32(c);
         UNROLL4(b, BLOCKS, {
-            to[b] = decayed(to[b], g);
+            to[b] = _mm512_mul_ps(to[b], g);
             __m512 m = _mm512_mul_ps(_mm512_mul_ps(beta, to[b]), _mm512_load_ps(&key->kk[i][16 * b]));
             _mm512_store_ps(&w->lower[i][16 * b], _mm512_maskz_mov_ps(lanes_below(i - 16 * b), m));
             to[b] = _mm512_mask_mov_ps(to[b], lanes_below(i + 1 - 16 * b) & (__mmask16)~lanes_below(i - 16 * b), one);
@@ -386,6 +380,8 @@ void cpu_gdn_chunk_amx(const struct gdn_chunk *j)
 {
     struct work w;
     const int rows = (j->n + 31) / 32 * 32;
+    const unsigned mode = _mm_getcsr();
+    _mm_setcsr(mode | FLUSH_SUBNORMAL);
     tiles_configure(0, TILE_ROWS);
     prepare_keys(&w.key, j, rows);
     for (int head = 0; head < j->heads; head++) {
@@ -394,4 +390,5 @@ void cpu_gdn_chunk_amx(const struct gdn_chunk *j)
         for (int column = 0; column < GDN_DIM; column += STRIP) run_strip(&w, j, head, column, rows);
     }
     _tile_release();
+    _mm_setcsr(mode);
 }

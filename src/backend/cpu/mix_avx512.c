@@ -44,24 +44,39 @@ static void gdn(const struct gdn_job *j)
     for (; c < j->v_hi; c += 16) gdn_columns(j, c, 1);
 }
 
-static void conv_silu(const struct conv_job *j)
+/* 16*vectors channels from c, so that neighbouring lines of a row are asked for together. */
+ALWAYS_INLINE void conv_channels(const struct conv_job *j, int c, int vectors)
 {
     const __m512i channel = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60);
-    for (int c = 0; c < j->channels; c += 16) {
-        __m512 w[4], h[4];
-        UNROLL4(i, CONV_WIDTH, w[i] = _mm512_i32gather_ps(channel, j->weight + (long)c * CONV_WIDTH + i, 4);)
-        UNROLL4(i, CONV_HISTORY, h[i] = _mm512_loadu_ps(j->history + (long)i * j->ld_h + c);)
-        for (int t = 0; t < j->n; t++) {
-            __builtin_prefetch(j->u + (long)(t + 8) * j->ld_u + c);
-            __m512 u = _mm512_loadu_ps(j->u + (long)t * j->ld_u + c), y = _mm512_mul_ps(w[0], h[0]);
-            y = _mm512_fmadd_ps(w[1], h[1], y);
-            y = _mm512_fmadd_ps(w[2], h[2], y);
-            y = _mm512_fmadd_ps(w[3], u, y);
-            _mm512_storeu_ps(j->out + (long)t * j->ld_out + c, _mm512_mul_ps(y, sigmoid_ps(y)));
-            h[0] = h[1], h[1] = h[2], h[2] = u;
-        }
-        UNROLL4(i, CONV_HISTORY, _mm512_storeu_ps(j->history + (long)i * j->ld_h + c, h[i]);)
+    __m512 w[4][4], h[4][4];
+    UNROLL4(m, vectors, {
+        const float *weight = j->weight + (long)(c + 16 * m) * CONV_WIDTH;
+        UNROLL4(i, CONV_WIDTH, w[m][i] = _mm512_i32gather_ps(channel, weight + i, 4);)
+        UNROLL4(i, CONV_HISTORY, h[m][i] = _mm512_loadu_ps(j->history + (long)i * j->ld_h + c + 16 * m);)
+    })
+    for (int t = 0; t < j->n; t++) {
+        const float *u = j->u + (long)t * j->ld_u + c;
+        float *out = j->out + (long)t * j->ld_out + c;
+        UNROLL4(m, vectors, {
+            __builtin_prefetch(u + 8L * j->ld_u + 16 * m);
+            __m512 x = _mm512_loadu_ps(u + 16 * m), y = _mm512_mul_ps(w[m][0], h[m][0]);
+            y = _mm512_fmadd_ps(w[m][1], h[m][1], y);
+            y = _mm512_fmadd_ps(w[m][2], h[m][2], y);
+            y = _mm512_fmadd_ps(w[m][3], x, y);
+            _mm512_storeu_ps(out + 16 * m, _mm512_mul_ps(y, sigmoid_ps(y)));
+            h[m][0] = h[m][1];
+            h[m][1] = h[m][2];
+            h[m][2] = x;
+        })
     }
+    UNROLL4(m, vectors, UNROLL4(i, CONV_HISTORY, _mm512_storeu_ps(j->history + (long)i * j->ld_h + c + 16 * m, h[m][i]);))
+}
+
+static void conv_silu(const struct conv_job *j)
+{
+    int c = 0;
+    for (; c + 32 <= j->channels; c += 32) conv_channels(j, c, 2);
+    for (; c < j->channels; c += 16) conv_channels(j, c, 1);
 }
 
 void cpu_kernels_avx512_mix(struct cpu_kernels *k)
