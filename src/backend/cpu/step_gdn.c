@@ -207,7 +207,7 @@ static void finish_head(const struct mix_job *j, const float *o, long t, int hea
     float row[GDN_DIM] __attribute__((aligned(64)));
     j->c->kernels.gated_norm(row, o, j->w->out_norm->data, ws->z + t * ws->ld_z + head * GDN_DIM, j->c->base.shape.rms_eps);
     act_groups_of(j->c, &ws->mixed, t, head * (GDN_DIM / QUANT_GROUP), GDN_DIM / QUANT_GROUP, row);
-    if (!ws->mixed.digits.count || j->w->out->kind != MATRIX_Q4) memcpy(ws->mixed.x + t * ws->mixed.ld + head * GDN_DIM, row, sizeof row);
+    if (j->w->out->kind != MATRIX_Q4 || !(ws->mixed.digits.count || ws->mixed.bf16.n)) memcpy(ws->mixed.x + t * ws->mixed.ld + head * GDN_DIM, row, sizeof row);
 }
 
 /* Asks for the gates of row t: they lie too far from those of other rows for the processor to know. */
