@@ -1,8 +1,7 @@
 /*
  * The instructions of AVX-512 and AMX that the kernels use, played by vectors of the compiler and by loops, for processors
  * without them (tests/avx512.sh). It is included before a kernel file by tests/emulated/x86-gcc, and knows just what these
- * files use: a missing one does not compile. Semantics: Intel's intrinsics guide. bf16 products are summed in fp32 here
- * pair by pair, which the hardware may do in another order: kernels are held to tolerances, not to these bits.
+ * files use: a missing one does not compile. Semantics: Intel's intrinsics guide. Kernels are held to tolerances, not to bits.
  */
 #ifndef LILY_TESTS_EMULATED_X86_H
 #define LILY_TESTS_EMULATED_X86_H
@@ -73,6 +72,7 @@ EMU(ps, nearest_ps, (__m512 a), union lanes x = {.ps = a};
     EACH(2, r.half_ps[i] = _mm256_round_ps(x.half_ps[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)))
 EMU(ps, scalef_ps, (__m512 a, __m512 b), union lanes x = {.ps = a}; union lanes y = {.ps = b};
     EACH(16, r.f[i] = isnan(y.f[i]) ? y.f[i] : ldexpf(x.f[i], (int)fmaxf(-300, fminf(300, floorf(y.f[i]))))))
+EMU(ps, above_floor_ps, (__m512 a), union lanes x = {.ps = a}; EACH(16, r.f[i] = isinf(x.f[i]) ? 0 : x.f[i] - floorf(x.f[i])))
 EMU(ps, permutexvar_ps, (__m512i at, __m512 a), union lanes k = {.si = at}; union lanes x = {.ps = a}; EACH(16, r.f[i] = x.f[k.u32[i] % 16]))
 EMU(ps, gather_ps, (__m512i at, const void *p, int scale), union lanes k = {.si = at};
     EACH(16, memcpy(&r.f[i], (const char *)p + (long)k.i32[i] * scale, 4)))
@@ -107,6 +107,8 @@ EMU(si, unpack_epi64, (__m512i a, __m512i b, int high), union lanes x = {.si = a
     EACH(8, r.d[i] = (i % 2 ? y : x).d[i / 2 * 2 + high]))
 EMU(si, shuffle_i32x4, (__m512i a, __m512i b, int parts), union lanes x = {.si = a}; union lanes y = {.si = b};
     EACH(16, r.i32[i] = (i / 8 ? y : x).i32[(parts >> (i / 4 * 2) & 3) * 4 + i % 4]))
+EMU(si, mask_mov_epi16, (__m512i a, uint32_t mask, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
+    EACH(32, r.u16[i] = mask >> i & 1 ? y.u16[i] : x.u16[i]))
 EMU(si, add_epi32, (__m512i a, __m512i b), r.si = (__m512i)((emu_i32)a + (emu_i32)b))
 EMU(si, slli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((emu_u32)a << n))
 EMU(si, srli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((emu_u32)a >> n))
@@ -145,6 +147,7 @@ EMU(ps, maskz_loadu_ps, (unsigned mask, const float *p), EACH(16, r.f[i] = mask 
     }
 EMU_MASK(cmpgt_epi32_mask, __m512i, si, x.i32[i] > y.i32[i])
 EMU_MASK(cmpeq_epi32_mask, __m512i, si, x.i32[i] == y.i32[i])
+EMU_MASK(cmplt_ps_mask, __m512, ps, x.f[i] < y.f[i])
 EMU_MASK(cmpunord_ps_mask, __m512, ps, isnan(x.f[i]) || isnan(y.f[i]))
 
 static inline int emu_reduce_epi32(__m512i a, bool highest)
@@ -206,6 +209,8 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_scalef_ps emu_scalef_ps
 #undef _mm512_roundscale_ps
 #define _mm512_roundscale_ps(v, mode) emu_nearest_ps(v) /* the only mode in use */
+#undef _mm512_reduce_ps
+#define _mm512_reduce_ps(v, mode) emu_above_floor_ps(v) /* the only mode in use */
 #define _mm512_permutexvar_ps emu_permutexvar_ps
 #undef _mm512_i32gather_ps
 #define _mm512_i32gather_ps emu_gather_ps
@@ -217,6 +222,7 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_castpd_ps emu_castpd_ps
 #define _mm512_unpacklo_epi16 emu_unpacklo_epi16
 #define _mm512_unpackhi_epi16 emu_unpackhi_epi16
+#define _mm512_mask_mov_epi16 emu_mask_mov_epi16
 #define _mm512_castps_si512 emu_castps_si512
 #define _mm512_castps512_ps256(v) emu_half(v, ps, 0)
 #define _mm512_castpd512_pd256(v) emu_half(v, pd, 0)
@@ -249,6 +255,8 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_cmpgt_epi32_mask emu_cmpgt_epi32_mask
 #define _mm512_cmpeq_epi32_mask emu_cmpeq_epi32_mask
 #undef _mm512_cmp_ps_mask
+#undef _mm512_cmplt_ps_mask
+#define _mm512_cmplt_ps_mask emu_cmplt_ps_mask
 #define _mm512_cmp_ps_mask(a, b, how) emu_cmpunord_ps_mask(a, b) /* the only one in use */
 #define _mm512_maskz_mov_ps(mask, a) emu_mask_blend_ps(mask, emu_setzero_ps(), a)
 #define _mm512_mask_mov_ps(a, mask, b) emu_mask_blend_ps(mask, a, b)
@@ -304,23 +312,29 @@ static inline void emu_tile_signed_unsigned(int c, int a, int b)
 }
 
 /* Subnormal numbers count as zero. */
+static inline float emu_flushed(float f)
+{
+    return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
+}
+
 static inline float emu_bf16(const uint8_t *p)
 {
     uint32_t bits = (uint32_t)(p[0] | p[1] << 8) << 16;
     float f;
-    if (!(bits & 0x7f800000)) bits &= 0x80000000;
     memcpy(&f, &bits, 4);
-    return f;
+    return emu_flushed(f);
 }
 
+/* Even and odd products are summed apart, by fused operations, then both, then what was there. */
 static inline void emu_tile_bf16(int c, int a, int b)
 {
     for (int row = 0; row < emu_rows[c]; row++)
         for (int col = 0; col < emu_columns[c] / 4; col++) {
-            float sum;
-            memcpy(&sum, &emu_tile[c][row][4 * col], 4);
-            EACH(emu_columns[a] / 2, sum += emu_bf16(&emu_tile[a][row][2 * i]) * emu_bf16(&emu_tile[b][i / 2][4 * col + 2 * (i % 2)]));
-            memcpy(&emu_tile[c][row][4 * col], &sum, 4);
+            float before, sum[2] = {0, 0};
+            memcpy(&before, &emu_tile[c][row][4 * col], 4);
+            EACH(emu_columns[a] / 2, sum[i % 2] = emu_flushed(fmaf(emu_bf16(&emu_tile[a][row][2 * i]), emu_bf16(&emu_tile[b][i / 2][4 * col + 2 * (i % 2)]), sum[i % 2])));
+            before = emu_flushed(emu_flushed(before) + emu_flushed(sum[0] + sum[1]));
+            memcpy(&emu_tile[c][row][4 * col], &before, 4);
         }
 }
 
@@ -328,6 +342,7 @@ static inline void emu_tile_bf16(int c, int a, int b)
 #undef _tile_release
 #undef _tile_zero
 #undef _tile_loadd
+#undef _tile_stream_loadd
 #undef _tile_stored
 #undef _tile_dpbsud
 #undef _tile_dpbf16ps
@@ -335,6 +350,7 @@ static inline void emu_tile_bf16(int c, int a, int b)
 #define _tile_release() ((void)0)
 #define _tile_zero(t) memset(emu_tile[t], 0, sizeof emu_tile[t])
 #define _tile_loadd(t, p, stride) emu_tile_load(t, p, (long)(stride))
+#define _tile_stream_loadd(t, p, stride) emu_tile_load(t, p, (long)(stride))
 #define _tile_stored(t, p, stride) emu_tile_store(t, p, (long)(stride))
 #define _tile_dpbsud emu_tile_signed_unsigned
 #define _tile_dpbf16ps emu_tile_bf16

@@ -25,6 +25,7 @@ struct bench {
     struct digits digits[DIGITS_MAX + 1]; /* the same rows as 1 … 3 digits */
     double stream; /* GB/s */
     double cpu_seconds[MAX_THREADS];
+    uint8_t *work; /* ATTN_WORK_BYTES for each thread */
 };
 
 /* One thing to time: `units` calls that are shared out among the threads. */
@@ -136,6 +137,19 @@ static void attention_unit(const struct timing *t, long unit, float *out)
     t->k->attention(&j);
 }
 
+/* In prefill, against the scalar tier's exact form; the work memory is that of the thread whose output it is. */
+static void attention_fast_unit(const struct timing *t, long unit, float *out)
+{
+    const uint8_t *pages[KEYS / GRID], *base = t->b->arena + (size_t)unit * t->shape->unit_bytes;
+    const size_t half = (size_t)GRID * HEAD_DIM * 2;
+    for (int p = 0; p < KEYS / GRID; p++) pages[p] = base + (size_t)p * 2 * half;
+    struct attn_job j = {.q = t->b->x, .ldq = HEAD_DIM, .ldq_row = WIDTH, .n_q = 8, .n_rows = t->shape->n, .pages = pages,
+                         .v_offset = half, .bf16 = true, .n_keys = KEYS - t->shape->n + 1, .out = out, .ldo = HEAD_DIM, .ldo_row = WIDTH,
+                         .work = t->b->work + (out - t->b->out) / (ROWS * WIDTH) * ATTN_WORK_BYTES};
+    if (t->k->tier == CPU_SCALAR) t->k->attention(&j);
+    else t->k->attention_fast(&j);
+}
+
 static void conv_unit(const struct timing *t, long unit, float *out)
 {
     float *base = (float *)(void *)(t->b->arena + (size_t)unit * t->shape->unit_bytes);
@@ -192,6 +206,7 @@ static const struct shape shapes[] = {
     {"attention", "bf16, 4K keys, 1 row", attention_unit, 1, (size_t)KEYS * HEAD_DIM * 4, 8 * 4.0 * KEYS * HEAD_DIM, false},
     {"attention", "bf16, 4K keys, 8 rows", attention_unit, 8, (size_t)KEYS * HEAD_DIM * 4, 64 * 4.0 * KEYS * HEAD_DIM, false},
     {"attention", "f32, 4K keys, 1 row", attention_unit, 1, (size_t)KEYS * HEAD_DIM * 8, 8 * 4.0 * KEYS * HEAD_DIM, false},
+    {"attention_fast", "bf16, 4K keys, 64 rows", attention_fast_unit, 64, (size_t)KEYS * HEAD_DIM * 4, 512 * 4.0 * KEYS * HEAD_DIM, false},
     {"conv_silu", "2048 channels, 1 token", conv_unit, 1, 7 * WIDTH * 4, WIDTH * 8.0, false},
     {"conv_silu", "2048 channels, 64 tokens", conv_unit, 64, 7 * WIDTH * 4, 64 * WIDTH * 8.0, false},
     {"rms_norm", "2048", rms_unit, 1, 0, WIDTH * 4.0, false},
@@ -278,15 +293,16 @@ static int prepare(struct bench *b)
     int threads = options.threads > 0 ? options.threads : cpu_count();
     if (threads > MAX_THREADS) threads = MAX_THREADS;
     options.threads = threads;
-    void *arena, *x, *sums, *out;
+    void *arena, *x, *sums, *out, *work;
     if (pool_create(threads, &b->pool, &err) || mem_big(arena_bytes, "the arena", &arena, &err) ||
         mem_big(sizeof(float) * ROWS * WIDTH, "activations", &x, &err) ||
         mem_big(sizeof(float) * ROWS * WIDTH / 64, "sums", &sums, &err) ||
-        mem_big(sizeof(float) * ROWS * WIDTH * (size_t)threads, "outputs", &out, &err)) {
+        mem_big(sizeof(float) * ROWS * WIDTH * (size_t)threads, "outputs", &out, &err) ||
+        mem_big((size_t)ATTN_WORK_BYTES * (size_t)threads, "work memory", &work, &err)) {
         fprintf(stderr, "check_kernels: %s\n", err.msg);
         return 1;
     }
-    b->arena = arena, b->x = x, b->sums = sums, b->out = out;
+    b->arena = arena, b->x = x, b->sums = sums, b->out = out, b->work = work;
     fill(&r, b->x, (long)ROWS * WIDTH, IN_PLAIN);
     b->act = (struct act){.x = b->x, .sums = b->sums, .ld = WIDTH};
     fill_arena(b, &r);
@@ -295,9 +311,10 @@ static int prepare(struct bench *b)
     return 0;
 }
 
-/* --func also chooses by label: "gdn, 1 token". */
-static bool wanted(const struct shape *s)
+/* --func also chooses by label: "gdn, 1 token". A tier may lack a kernel. */
+static bool wanted(const struct cpu_kernels *k, const struct shape *s)
 {
+    if (strcmp(s->func, "attention_fast") == 0 && !k->attention_fast) return false;
     char name[128];
     snprintf(name, sizeof name, "%s, %s", s->func, s->label);
     return selected(name);
@@ -317,13 +334,14 @@ int bench(void)
         if (!cpu_tier_runs((enum cpu_tier)tier) || (options.tier >= 0 && options.tier != tier)) continue;
         cpu_kernels_init(&k, (enum cpu_tier)tier);
         for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
-            if (wanted(&shapes[i])) bench_shape(&b, &k, &scalar, &shapes[i]);
+            if (wanted(&k, &shapes[i])) bench_shape(&b, &k, &scalar, &shapes[i]);
     }
     for (int i = 1; i <= DIGITS_MAX; i++) free(b.digits[i].d), free(b.digits[i].scales), free(b.digits[i].sums);
     pool_free(b.pool);
     mem_big_free(b.arena, arena_bytes);
     mem_big_free(b.x, sizeof(float) * ROWS * WIDTH);
     mem_big_free(b.sums, sizeof(float) * ROWS * WIDTH / 64);
+    mem_big_free(b.work, (size_t)ATTN_WORK_BYTES * (size_t)options.threads);
     mem_big_free(b.out, sizeof(float) * ROWS * WIDTH * (size_t)options.threads);
     return 0;
 }

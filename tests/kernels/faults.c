@@ -107,11 +107,22 @@ static void gdn_chunk(const struct gdn_chunk *j)
     spoil(j->o + (long)(j->n - 1) * j->ldo, j->heads * GDN_DIM, j->k + (long)(j->n - 1) * j->ldqk + GDN_DIM, j->n * j->heads > 1);
 }
 
-static void attention(const struct attn_job *j)
+static void spoil_attention(const struct attn_job *j)
 {
     long row = j->n_rows - 1, head = j->n_q - 1;
-    inner.attention(j);
     spoil(j->out + row * j->ldo_row + head * j->ldo, HEAD_DIM, j->q + row * j->ldq_row + head * j->ldq + HEAD_DIM, j->n_q * j->n_rows > 1);
+}
+
+static void attention(const struct attn_job *j)
+{
+    inner.attention(j);
+    spoil_attention(j);
+}
+
+static void attention_fast(const struct attn_job *j)
+{
+    inner.attention_fast(j);
+    spoil_attention(j);
 }
 
 static void conv_silu(const struct conv_job *j)
@@ -170,13 +181,14 @@ static void top_experts(int32_t *top, const float *x, int n)
     else sink = x[n];
 }
 
-/* After fault_kernels: a tier without tiles has no bf16 kernels. */
+/* After fault_kernels: a tier without tiles has no kernels of the fast mode. */
 bool fault_applies(const char *func, enum fault fault)
 {
     if (strstr(func, "bf16") && !inner.matmul_q4_bf16) return false;
     if (strcmp(func, "gdn_chunk") == 0) return inner.gdn_chunk;
+    if (strcmp(func, "attention_fast") == 0 && !inner.attention_fast) return false;
     if (fault != FAULT_BITS) return true;
-    return strncmp(func, "matmul", 6) == 0 || strcmp(func, "split_digits") == 0 || strcmp(func, "gdn") == 0 || strcmp(func, "attention") == 0;
+    return strncmp(func, "matmul", 6) == 0 || strcmp(func, "split_digits") == 0 || strcmp(func, "gdn") == 0 || strncmp(func, "attention", 9) == 0;
 }
 
 void fault_kernels(struct cpu_kernels *k, enum fault fault)
@@ -196,6 +208,7 @@ void fault_kernels(struct cpu_kernels *k, enum fault fault)
                               .gdn_chunk = inner.gdn_chunk ? gdn_chunk : NULL,
                               .attention = attention,
                               .top_experts = top_experts,
+                              .attention_fast = inner.attention_fast ? attention_fast : NULL,
                               .conv_silu = conv_silu,
                               .rms_norm = rms_norm,
                               .l2_norm = l2_norm,

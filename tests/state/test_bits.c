@@ -119,6 +119,31 @@ static void run_together(struct model *m, int32_t ids[N_SEQS][LENGTH], const int
     for (int i = 0; i < N_SEQS; i++) be->ops->seq_free(be, bs[i].seq);
 }
 
+/* The fast mode keeps the rule, too: its prefill in pieces of any size, on any number of threads. */
+static void test_fast_mode(void **state)
+{
+    (void)state;
+    int32_t ids[LENGTH];
+    fill_ids(ids, LENGTH, 3);
+    const struct traced_run runs[] = {{512, PHASE_PREFILL}, {64, PHASE_PREFILL}, {192, PHASE_PREFILL}, {320, PHASE_PREFILL}};
+    struct trace first, t;
+    for (int i = 0; i < 4; i++) {
+        struct lily_err err = {0};
+        struct model_options o;
+        struct model *m;
+        model_options_init(&o);
+        o.fast = true, o.threads = i + 1, o.plan.ctx = 1024;
+        assert_ok(model_open(dir, &o, &m, &err));
+        trace_model(m, ids, LENGTH, runs[i], i ? &t : &first);
+        if (i) {
+            assert_same_trace(m, &first, &t, "fast mode");
+            trace_free(&t);
+        }
+        model_close(m);
+    }
+    trace_free(&first);
+}
+
 static void test_batch_neighbours(void **state)
 {
     (void)state;
@@ -243,7 +268,7 @@ int main(void)
         if (cpu_tier_runs((enum cpu_tier)t)) tiers[n_tiers++] = (enum cpu_tier)t;
 #endif
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_prefill_schedules), cmocka_unit_test(test_threads),
-                                       cmocka_unit_test(test_batch_neighbours), cmocka_unit_test(test_borders_equal_cold),
-                                       cmocka_unit_test(test_checkpoint_rules)};
+                                       cmocka_unit_test(test_fast_mode), cmocka_unit_test(test_batch_neighbours),
+                                       cmocka_unit_test(test_borders_equal_cold), cmocka_unit_test(test_checkpoint_rules)};
     return RUN_TESTS(tests);
 }

@@ -10,6 +10,7 @@ void cpu_q8_digits_amx(const struct digit_job *job);
 void cpu_q4_bf16_amx(const struct bf16_job *job);
 void cpu_round_bf16_amx(const struct bf16_run *out, int row, int group, const float *x, int n_groups);
 void cpu_gdn_chunk_amx(const struct gdn_chunk *job);
+void cpu_attention_amx(const struct attn_job *job);
 
 #ifdef __AVX512F__
 
@@ -30,6 +31,36 @@ ALWAYS_INLINE void tiles_configure(int n_left, int rows)
 
 /* gcc 12 does not know that tile loads read memory. */
 #define MEMORY_BARRIER() __asm__ volatile("" : : : "memory")
+
+/* Of 16 x 16 lanes rows become columns. */
+ALWAYS_INLINE void transpose(__m512i r[16])
+{
+    __m512i t[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4)
+#pragma GCC unroll 2
+        for (int k = 0; k < 2; k++) {
+            r[i + 2 * k] = _mm512_unpacklo_epi64(t[i + k], t[i + k + 2]);
+            r[i + 2 * k + 1] = _mm512_unpackhi_epi64(t[i + k], t[i + k + 2]);
+        }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++)
+#pragma GCC unroll 2
+        for (int k = 0; k < 16; k += 8) {
+            t[i + k] = _mm512_shuffle_i32x4(r[i + k], r[i + k + 4], 0x88);
+            t[i + k + 4] = _mm512_shuffle_i32x4(r[i + k], r[i + k + 4], 0xdd);
+        }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    }
+}
 
 #endif
 #endif

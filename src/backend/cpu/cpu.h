@@ -101,6 +101,7 @@ struct cpu_backend {
     struct state_pool states;
     struct arena weights; /* and the workspace: all that every token reads */
     struct workspace ws;
+    uint8_t *attn_work; /* the arena's: ATTN_WORK_BYTES for each thread; NULL: attention_fast is not used */
     const struct batch *batch;  /* borrowed between begin and end */
     struct row_place *place;    /* owned; (max_rows) */
     double frequency[ROTARY_DIM / 2]; /* radians per position */

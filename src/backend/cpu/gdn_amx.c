@@ -157,22 +157,10 @@ static void split_rows(tile (*to)[BLOCKS][STEPS], const float *x, int ld, int n,
 /* to[j][i] = from[i][j] */
 static void turn(tile to, const tile from)
 {
-    __m512i a[16], b[16];
-    for (int i = 0; i < 16; i++) a[i] = _mm512_load_si512((const void *)from[i]);
-    for (int i = 0; i < 16; i += 2) b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]), b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
-    for (int i = 0; i < 16; i += 4)
-        for (int k = 0; k < 2; k++) {
-            a[i + 2 * k] = _mm512_unpacklo_epi64(b[i + k], b[i + k + 2]);
-            a[i + 2 * k + 1] = _mm512_unpackhi_epi64(b[i + k], b[i + k + 2]);
-        }
-    for (int k = 0; k < 4; k++) {
-        b[k] = _mm512_shuffle_i32x4(a[k], a[k + 4], 0x88), b[k + 4] = _mm512_shuffle_i32x4(a[k], a[k + 4], 0xdd);
-        b[k + 8] = _mm512_shuffle_i32x4(a[k + 8], a[k + 12], 0x88), b[k + 12] = _mm512_shuffle_i32x4(a[k + 8], a[k + 12], 0xdd);
-    }
-    for (int k = 0; k < 8; k++) {
-        _mm512_store_si512((void *)to[k], _mm512_shuffle_i32x4(b[k], b[k + 8], 0x88));
-        _mm512_store_si512((void *)to[k + 8], _mm512_shuffle_i32x4(b[k], b[k + 8], 0xdd));
-    }
+    __m512i x[16];
+    for (int i = 0; i < 16; i++) x[i] = _mm512_load_si512((const void *)from[i]);
+    transpose(x);
+    for (int i = 0; i < 16; i++) _mm512_store_si512((void *)to[i], x[i]);
 }
 
 /* k as a right factor, and turned: of a pair of key places, the low halves are one row, the high halves another. */

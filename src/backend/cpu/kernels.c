@@ -3,6 +3,7 @@
 
 void cpu_kernels_init(struct cpu_kernels *k, enum cpu_tier tier)
 {
+    *k = (struct cpu_kernels){0};
     cpu_kernels_scalar(k);
 #if defined(__x86_64__)
     if (tier >= CPU_AVX2 && tier <= CPU_AMX && cpu_tier_runs(CPU_AVX2)) cpu_kernels_avx2(k);

@@ -188,15 +188,16 @@ static inline struct gdn_job gdn_of_chunk(const struct gdn_chunk *c, int head)
 struct attn_job {
     const float *q;            /* head h of row t at q + t*ldq_row + h*ldq: 256 values, normalised, rotated, scaled by 1/16 */
     int ldq, ldq_row;
-    int n_q, n_rows;           /* n_q * n_rows <= ATTN_MAX_ROWS */
+    int n_q, n_rows;           /* n_q * n_rows <= ATTN_MAX_ROWS; attention_fast: ATTN_TILE_ROWS */
     const uint8_t *const *pages;
     size_t k_offset, v_offset; /* bytes from a page's start to its K and V of this layer and head: (64, 256) elements */
     bool bf16;                 /* element type of K and V: bf16, else fp32 */
     int n_keys;
     float *out;                /* head h of row t at out + t*ldo_row + h*ldo: 256 values */
     int ldo, ldo_row;
+    void *work;                /* attention_fast: ATTN_WORK_BYTES of the caller's, 64-byte aligned */
 };
-enum { ATTN_MAX_ROWS = 64 };
+enum { ATTN_MAX_ROWS = 64, ATTN_TILE_ROWS = 512, ATTN_WORK_BYTES = 1280 << 10 };
 
 /* Causal depthwise convolution of width 4 and SiLU over one run of channels. */
 struct conv_job {
@@ -224,6 +225,8 @@ struct cpu_kernels {
     void (*gdn)(const struct gdn_job *job);
     void (*gdn_chunk)(const struct gdn_chunk *job); /* NULL: gdn does as well */
     void (*attention)(const struct attn_job *job);
+    /* The same with queries and weights rounded to bf16, for many rows of bf16 keys and values; NULL where nothing is faster. */
+    void (*attention_fast)(const struct attn_job *job);
     void (*conv_silu)(const struct conv_job *job);
     /* out = x / sqrt(mean(x^2) + eps) * w; n multiple of 16; out may be x. */
     void (*rms_norm)(float *out, const float *x, const float *w, int n, float eps);

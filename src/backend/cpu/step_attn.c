@@ -64,8 +64,14 @@ struct attn_unit {
     int head, n_heads;
 };
 
+/* Prefill of the fast mode, where a kernel is made for it. */
+static bool is_fast(const struct cpu_backend *c)
+{
+    return c->attn_work && c->batch->phase == PHASE_PREFILL;
+}
+
 /* Attention of a unit; then the output gate and the group sums. */
-static void attend(const struct attn_step *j, const struct attn_unit *u)
+static void attend(const struct attn_step *j, const struct attn_unit *u, int part)
 {
     struct cpu_backend *c = j->c;
     struct workspace *ws = &c->ws;
@@ -87,7 +93,12 @@ static void attend(const struct attn_step *j, const struct attn_unit *u)
                            .out = out,
                            .ldo = HEAD_DIM,
                            .ldo_row = ws->mixed.ld};
-    c->kernels.attention(&job);
+    if (is_fast(c)) {
+        job.work = c->attn_work + (size_t)part * ATTN_WORK_BYTES;
+        c->kernels.attention_fast(&job);
+    } else {
+        c->kernels.attention(&job);
+    }
     for (int t = 0; t < u->n_rows; t++, q += ws->ld_q, out += ws->mixed.ld) {
         for (int h = 0; h < u->n_heads; h++) {
             float *o = out + (long)h * HEAD_DIM;
@@ -98,22 +109,26 @@ static void attend(const struct attn_step *j, const struct attn_unit *u)
 }
 
 /*
- * Units are the query heads of one KV head for up to 64 query rows, the heads halved while there are fewer units than
- * threads. Threads take them in turn, since later rows see more keys.
+ * Units are the query heads of one KV head for as many query rows as a kernel takes, the heads halved while there are fewer rows
+ * than threads; those of the fast kernel, which takes many, have fewer rows when there would be too few units. Threads take
+ * them in turn, since later rows see more keys.
  */
 static void mix_part(void *arg, int thread, int n_threads)
 {
     const struct attn_step *j = arg;
     const struct batch *b = j->c->batch;
+    const bool fast = is_fast(j->c);
+    const int most = fast ? ATTN_TILE_ROWS : ATTN_MAX_ROWS;
     int heads = j->c->base.shape.n_q_heads, group = heads / j->c->base.shape.n_kv_heads, at_once, row = 0, n = 0;
-    while (group > ATTN_MAX_ROWS || (group % 2 == 0 && (long)b->n_rows * (heads / group) < n_threads)) group = group % 2 ? 1 : group / 2;
-    at_once = ATTN_MAX_ROWS / group;
+    while (group > most || (group % 2 == 0 && (long)b->n_rows * (heads / group) < n_threads)) group = group % 2 ? 1 : group / 2;
+    at_once = most / group;
+    while (fast && at_once > 4 && (long)b->n_rows * (heads / group) < (long)at_once * n_threads) at_once /= 2;
     for (int i = 0; i < b->n_seqs; row += b->seqs[i++].n)
         for (int t = 0; t < b->seqs[i].n; t += at_once)
             for (int h = 0; h < heads; h += group) {
                 if (n++ % n_threads != thread) continue;
                 int left = b->seqs[i].n - t;
-                attend(j, &(struct attn_unit){row + t, left < at_once ? left : at_once, h, group});
+                attend(j, &(struct attn_unit){row + t, left < at_once ? left : at_once, h, group}, thread);
             }
 }
 
