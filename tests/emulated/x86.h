@@ -150,6 +150,26 @@ EMU_MASK(cmpeq_epi32_mask, __m512i, si, x.i32[i] == y.i32[i])
 EMU_MASK(cmplt_ps_mask, __m512, ps, x.f[i] < y.f[i])
 EMU_MASK(cmpunord_ps_mask, __m512, ps, isnan(x.f[i]) || isnan(y.f[i]))
 
+EMU(si, cvtps_epi32, (__m512 a), union lanes x = {.ps = a}; EACH(16, r.i32[i] = (int32_t)rintf(x.f[i])))
+
+static inline __m128i emu_low_bytes(__m512i a)
+{
+    union lanes x = {.si = a};
+    int8_t v[16];
+    __m128i r;
+    EACH(16, v[i] = (int8_t)(uint8_t)x.i32[i]);
+    memcpy(&r, v, sizeof r);
+    return r;
+}
+
+static inline int emu_reduce_add_epi32(__m512i a)
+{
+    union lanes x = {.si = a};
+    int r = 0;
+    EACH(16, r += x.i32[i]);
+    return r;
+}
+
 static inline int emu_reduce_epi32(__m512i a, bool highest)
 {
     union lanes x = {.si = a};
@@ -268,6 +288,9 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_unpackhi_epi64(a, b) emu_unpack_epi64(a, b, 1)
 #undef _mm512_shuffle_i32x4
 #define _mm512_shuffle_i32x4 emu_shuffle_i32x4
+#define _mm512_cvtps_epi32 emu_cvtps_epi32
+#define _mm512_cvtepi32_epi8 emu_low_bytes
+#define _mm512_reduce_add_epi32 emu_reduce_add_epi32
 #define _mm512_reduce_max_epi32(a) emu_reduce_epi32(a, true)
 #define _mm512_reduce_min_epi32(a) emu_reduce_epi32(a, false)
 #define _mm512_mask_add_epi32 emu_mask_add_epi32

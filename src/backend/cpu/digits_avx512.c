@@ -298,3 +298,39 @@ void cpu_q8_digits_avx512(const struct digit_job *j)
     if (j->n > 1) several_rows(j, Q8);
     else one_row(j, 3, Q8);
 }
+
+/* ---- splitting ---- */
+
+ALWAYS_INLINE void split_group(const struct digit_row *out, int g, const float *x, int count)
+{
+    __m512 v[4];
+    __m512i top = _mm512_setzero_si512(), whole[4], sum = top;
+    UNROLL4(i, 4, {
+        v[i] = _mm512_loadu_ps(x + 16 * i);
+        top = _mm512_max_epi32(top, _mm512_and_si512(_mm512_castps_si512(v[i]), _mm512_set1_epi32(0x7fffffff)));
+    })
+    float factor, scale = digits_scale((uint32_t)_mm512_reduce_max_epi32(top), count, &factor);
+    UNROLL4(i, 4, {
+        whole[i] = factor > 0 ? _mm512_cvtps_epi32(_mm512_mul_ps(v[i], _mm512_set1_ps(factor))) : _mm512_setzero_si512();
+        sum = _mm512_add_epi32(sum, whole[i]);
+    })
+    for (int d = count - 1; d >= 0; d--) {
+        int8_t *to = out->d + ((long)g * count + d) * QUANT_GROUP;
+        UNROLL4(i, 4, {
+            _mm_storeu_si128((void *)(to + 16 * i), _mm512_cvtepi32_epi8(whole[i]));
+            /* The digit is the low byte as a signed number: what is left is rounded, not cut. */
+            whole[i] = _mm512_srai_epi32(_mm512_add_epi32(whole[i], _mm512_set1_epi32(128)), 8);
+        })
+    }
+    out->scales[g] = scale;
+    out->sums[g] = (float)_mm512_reduce_add_epi32(sum) * scale;
+}
+
+void cpu_split_digits_avx512(const struct digit_row *out, const float *x, int n_groups)
+{
+    for (int g = 0; g < n_groups; g++, x += QUANT_GROUP) {
+        if (out->count == 1) split_group(out, g, x, 1);
+        else if (out->count == 2) split_group(out, g, x, 2);
+        else split_group(out, g, x, 3);
+    }
+}

@@ -9,4 +9,5 @@ void cpu_kernels_avx512(struct cpu_kernels *k)
     cpu_kernels_avx512_elem(k);
     k->matmul_q4_digits = cpu_digits_avx512;
     k->matmul_q8_digits = cpu_q8_digits_avx512;
+    k->split_digits = cpu_split_digits_avx512;
 }

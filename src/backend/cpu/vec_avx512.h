@@ -11,6 +11,7 @@ void cpu_kernels_avx512_mix(struct cpu_kernels *k);
 void cpu_kernels_avx512_elem(struct cpu_kernels *k);
 void cpu_digits_avx512(const struct digit_job *job); /* for the AMX tier, too */
 void cpu_q8_digits_avx512(const struct digit_job *job);
+void cpu_split_digits_avx512(const struct digit_row *out, const float *x, int n_groups);
 
 #ifdef __AVX512F__
 #include <immintrin.h>
