@@ -12,7 +12,7 @@ done
 cp "$plugin" bench/peers.json $out/ || exit 1
 cp -r tests/data/tiny tests/data/demo $out/tests/data/ && cp -r models/demo $out/models/ || exit 1
 cp -r tests/skills tests/sum.sh $out/tests/ && cp -r tests/cuda $out/tests/ || exit 1
-mkdir -p $out/tests/api && cp tests/api/lilyserve.py tests/api/test_model.py $out/tests/api/ || exit 1
+mkdir -p $out/tests/api && cp tests/api/lilyserve.py tests/api/test_model.py tests/api/test_cache.py $out/tests/api/ || exit 1
 mkdir -p $out/tools && cp -r tools/train $out/tools/ || exit 1 # questions of the skill tests
 for f in lily test_cuda; do ldd $out/$f; done | awk '$3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(libc|libm|ld-linux[^/]*|libpthread|libdl)\.so' | while read -r lib; do cp -L "$lib" $out/lib/; done

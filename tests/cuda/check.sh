@@ -28,7 +28,8 @@ case $1 in
 memcheck | racecheck) sanitize "$1" ;;
 skills) LILY="$PWD/lily" python3 tests/skills/skills.py ;;
 server) LILY="$PWD/lily" LILY_TEST_DEVICE=cuda python3 tests/api/test_model.py ;;
+cache) LILY="$PWD/lily" LILY_TEST_DEVICE=cuda python3 tests/api/test_cache.py ;;
 *)
-    exec tests/sum.sh "./check_kernels --tier cuda" ./test_cuda "env LILY_TEST_DEVICE=cuda ./test_bits" "$0 memcheck" "$0 racecheck" "$0 skills" "$0 server"
+    exec tests/sum.sh "./check_kernels --tier cuda" ./test_cuda "env LILY_TEST_DEVICE=cuda ./test_bits" "$0 memcheck" "$0 racecheck" "$0 skills" "$0 server" "$0 cache"
     ;;
 esac

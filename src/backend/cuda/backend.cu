@@ -95,6 +95,7 @@ static void destroy(struct backend *be)
     cudaFree(c->requests_read);
     cudaFree(c->nowhere);
     cudaFreeHost(c->host_logits);
+    if (c->rows_read) cudaEventDestroy(c->rows_read);
     if (c->stream) cudaStreamDestroy(c->stream);
     free(c);
 }
@@ -165,6 +166,7 @@ static lily_status fill(struct cuda_backend *c, const struct cuda_options *o, st
     c->n_sms = p.multiProcessorCount;
     c->max_shared = (int)p.sharedMemPerBlockOptin;
     CUDA_TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking), "a stream");
+    CUDA_TRY(cudaEventCreateWithFlags(&c->rows_read, cudaEventDisableTiming), "an event");
     LILY_TRY(look_at_code(c, err));
     CUDA_TRY(cudaMalloc((void **)&c->frequency, sizeof f), "frequencies");
     CUDA_TRY(cudaMemcpy(c->frequency, f, sizeof f, cudaMemcpyHostToDevice), "frequencies");

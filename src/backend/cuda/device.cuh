@@ -207,6 +207,7 @@ struct cuda_backend {
     int gdn_seen;                /* gated-delta layers of the pass so far */
     double *frequency;           /* device; (32) radians per position */
     uint8_t *host_rows;          /* pinned; rows and sequences as they lie in the workspace: id, pos, seq_of, pass */
+    cudaEvent_t rows_read;       /* the card has what host_rows held */
     float *host_logits;          /* pinned; (DECODE_ROWS, ld_logits) */
     uint8_t *staging[2];         /* pinned */
     uint8_t *device_staging[2];

@@ -139,10 +139,23 @@ static struct captured *graph_of(struct cuda_backend *c, const struct batch *b)
     return decode_groups(b, groups) == 1 ? &c->graphs[b->choose][b->n_rows][b->n_seqs] : NULL;
 }
 
+/*
+ * Nobody has waited for a pass that was given up between its layers: the card may come to it later than the next one begins here, and
+ * would write what it computes into pages of the next one's rows.
+ */
+static void send_rows(struct cuda_backend *c, const struct batch *b)
+{
+    c->error = cudaEventSynchronize(c->rows_read);
+    if (c->error != cudaSuccess) return;
+    fill_rows(c, b);
+    c->error = cudaMemcpyAsync(c->ws.id, c->host_rows, c->ws.rows_bytes, cudaMemcpyHostToDevice, c->stream);
+    cudaError_t e = cudaEventRecord(c->rows_read, c->stream);
+    if (c->error == cudaSuccess) c->error = e;
+}
+
 void pass_begin(struct backend *be, const struct batch *batch)
 {
     struct cuda_backend *c = cuda_of(be);
-    struct workspace *ws = &c->ws;
     cudaSetDevice(c->device);
     c->batch = batch;
     c->error = fits(c, batch) ? cudaSuccess : cudaErrorInvalidValue;
@@ -157,8 +170,7 @@ void pass_begin(struct backend *be, const struct batch *batch)
     }
     struct captured *g = graph_of(c, batch);
     if (!g) {
-        fill_rows(c, batch);
-        c->error = cudaMemcpyAsync(ws->id, c->host_rows, ws->rows_bytes, cudaMemcpyHostToDevice, c->stream);
+        send_rows(c, batch);
         return;
     }
     fill_request(c, batch);
