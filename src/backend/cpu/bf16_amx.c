@@ -63,7 +63,7 @@ ALWAYS_INLINE void unpack(group_tiles *out, const uint8_t *tile, const uint8_t *
         ask_for(ask + LINE * i);
         const __m512i w = _mm512_load_si512((const void *)(tile + LINE * i));
         const __m512i low = _mm512_slli_epi32(w, 12), high = _mm512_srli_epi32(w, 12);
-        uint8_t *to = out[0][0] + 4 * LINE * i; /* four pairs of columns */
+        uint8_t *to = (uint8_t *)out + 4 * LINE * i; /* four pairs of columns */
         const __m512 k0 = _mm512_fmadd_ps(CODE(low, 3), s3, b3), k4 = _mm512_fmadd_ps(CODE(low, 4), s4, b4);
         const __m512 k1 = _mm512_fmadd_ps(CODE(w, 2), s2, b2), k5 = _mm512_fmadd_ps(CODE(w, 3), s3, b3);
         const __m512 k2 = _mm512_fmadd_ps(CODE(w, 4), s4, b4), k6 = _mm512_fmadd_ps(CODE(high, 2), s2, b2);
