@@ -50,10 +50,12 @@ def ends_of_turn():
 
 
 def overhead(threads, rounds=9):
-    """Time of a token of the demo model through the server against lily run, alternating; medians of the rounds."""
+    """
+    Time of a token of the demo model through the server against lily run, alternating; medians of the rounds. Each round starts
+    both anew: where a process's memory happens to lie makes up to a tenth.
+    """
     question, n = "Tell me a story about a lantern and a fox.", 600
     bias = {str(end): -100 for end in ends_of_turn()}  # n tokens from both
-    server = Server(None, ["--threads", str(threads), "--ctx", "4096"])
     body = {"stream": True, "temperature": 0, "enable_thinking": False, "max_tokens": n, "logit_bias": bias, "messages": [{"role": "user", "content": question}]}
     command = [LILY, "run", "-m", "models/demo", "--json", "--no-think", "--threads", str(threads), "--ctx", "4096", "-t", "0", "-n", str(n)]
     for end in bias:
@@ -63,17 +65,18 @@ def overhead(threads, rounds=9):
         f.flush()
         served, run, inside, beside = [], [], [], []
         for _ in range(rounds):
+            server = Server(None, ["--threads", str(threads), "--ctx", "4096"])
             forward = server.metric("decode_seconds_total")
             served.append(load(server, "tokens", f.name)["ms"] / (n - 1))
             forward = server.metric("decode_seconds_total") - forward
             beside.append(100 * (served[-1] * (n - 1) / (1e3 * forward) - 1))
             whole = server.ok("/v1/chat/completions", {**body, "stream": False})
+            server.stop()
             done = json.loads(subprocess.run([*command, question], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
             if not n == whole["usage"]["completion_tokens"] == done["usage"]["completion_tokens"]:
                 raise RuntimeError("an answer does not have %d tokens" % n)
             inside.append(whole["lily"]["timings"]["decode_ms"] / n)
             run.append(done["timings"]["decode_ms"] / n)
-    server.stop()
     a, b, c = statistics.median(served), statistics.median(run), statistics.median(inside)
     return {"threads": threads, "served_ms": a, "not_streamed_ms": c, "run_ms": b, "percent": 100 * (a / b - 1),
             "fastest_percent": 100 * (min(served) / min(run) - 1), "beside_forward_percent": statistics.median(beside)}
