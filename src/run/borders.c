@@ -233,7 +233,9 @@ static void fetch(struct borders *b, const int32_t *ids, int n, int floor)
         disk_read_end(read);
         if (st == LILY_OK) {
             struct prefix_node *node = prefix_find(b->tree, ids, length);
+            pthread_mutex_lock(&b->lock);
             if (node) ((struct saved *)prefix_value(node))->on_disk = DISK_KEPT;
+            pthread_mutex_unlock(&b->lock);
             if (node) atomic_fetch_add(&b->counters.disk_read, 1);
             return;
         }
@@ -284,7 +286,9 @@ lily_status borders_save(struct borders *b, struct seq *seq, const int32_t *ids,
     struct border *border = NULL;
     struct prefix_node *node = length ? prefix_find(b->tree, ids, length) : NULL;
     if (node) {
+        pthread_mutex_lock(&b->lock);
         use(b, prefix_value(node));
+        pthread_mutex_unlock(&b->lock);
         return LILY_OK;
     }
     if (!length || b->fixed_bytes > b->budget || !make_room(b, ids, length)) return LILY_OK;
@@ -336,7 +340,9 @@ static bool begin_save(struct borders *b)
     int32_t *ids = copy_ids(best);
     bool begun = disk_save_begin(b->disk, ids, prefix_length(best->node), best->hits);
     free(ids);
+    pthread_mutex_lock(&b->lock);
     best->on_disk = begun ? DISK_KEPT : DISK_REFUSED;
+    pthread_mutex_unlock(&b->lock);
     if (begun) b->saving = best;
     b->part = NULL;
     return true;
