@@ -380,7 +380,11 @@ lily_status borders_tend(struct borders *b, bool *more, struct lily_err *err)
     *more = false;
     if (!b->disk) return LILY_OK;
     int outcome = disk_poll(b->disk);
-    if (outcome < 0 && b->saving) b->saving->on_disk = DISK_NOT;
+    if (outcome < 0 && b->saving) {
+        pthread_mutex_lock(&b->lock);
+        b->saving->on_disk = DISK_NOT;
+        pthread_mutex_unlock(&b->lock);
+    }
     if (outcome) b->saving = NULL;
     if (!b->saving) {
         *more = disk_can_save(b->disk) && begin_save(b);
