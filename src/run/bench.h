@@ -5,6 +5,7 @@
  * exact shape, then measured in rounds, every second round in reverse order. Prefill is timed until the first token is out,
  * decode over `steps` further tokens. The result is the median of the rounds. A number is final when there are at least two
  * rounds, they differ by at most 3%, others used at most 5% of the processors, and the device is not slow by its own rule.
+ * The device's limits are measured before the first round and after each; the highest count.
  *
  * Threads: the engine thread. Lifetime: plain values; the model is borrowed during the call.
  */
