@@ -88,6 +88,19 @@ static lily_status border_save(struct backend *be, const struct seq *s, struct b
     return state_border_save(s, out, err);
 }
 
+static lily_status seq_keep(struct backend *be, struct seq *s, int length, struct lily_err *err)
+{
+    (void)be;
+    return state_seq_keep(s, length, err);
+}
+
+static lily_status border_kept(struct backend *be, struct seq *s, int length, struct border **out, struct lily_err *err)
+{
+    (void)be;
+    (void)err;
+    return state_border_kept(s, length, out);
+}
+
 static void border_restore(struct backend *be, struct seq *s, const struct border *b)
 {
     (void)be;
@@ -162,6 +175,8 @@ static const struct backend_ops cpu_ops = {
     .seq_length = seq_length,
     .seq_reserve = seq_reserve,
     .border_save = border_save,
+    .seq_keep = seq_keep,
+    .border_kept = border_kept,
     .border_restore = border_restore,
     .border_free = border_free,
     .border_bytes = border_bytes,

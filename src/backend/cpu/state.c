@@ -82,6 +82,12 @@ static void copy_fixed(const struct state_pool *p, float *to, const float *from)
     memcpy(to, from, recurrent_bytes(p) + conv_bytes(p));
 }
 
+static void forget_kept(struct seq *s)
+{
+    if (s->kept) free_fixed(s->pool, s->kept);
+    s->kept = NULL;
+}
+
 lily_status state_seq_new(struct state_pool *p, struct seq **out, struct lily_err *err)
 {
     struct seq *s = mem_new(sizeof *s);
@@ -107,6 +113,7 @@ void state_seq_free(struct seq *s)
 {
     if (!s) return;
     drop_pages(s);
+    forget_kept(s);
     free(s->pages);
     free_fixed(s->pool, s->recurrent);
     free(s);
@@ -115,6 +122,7 @@ void state_seq_free(struct seq *s)
 void state_seq_reset(struct seq *s)
 {
     drop_pages(s);
+    forget_kept(s);
     s->length = 0;
     memset(s->recurrent, 0, recurrent_bytes(s->pool) + conv_bytes(s->pool));
 }
@@ -140,27 +148,51 @@ lily_status state_seq_reserve(struct seq *s, int n, struct lily_err *err)
     return LILY_OK;
 }
 
-lily_status state_border_save(const struct seq *s, struct border **out, struct lily_err *err)
+/* A border of the sequence's first `length` tokens, whose fixed state is moved into it. */
+static struct border *border_of(const struct seq *s, int length, float *moved)
 {
-    *out = NULL;
-    if (s->length % GRID)
-        LILY_FAIL(err, LILY_ERR_USAGE, "a border at token %d: expected a multiple of %d", s->length, GRID);
     struct border *b = mem_new(sizeof *b);
     b->pool = s->pool;
-    lily_status st = alloc_fixed(s->pool, &b->recurrent, &b->conv, err);
-    if (st != LILY_OK) {
-        free(b);
-        return st;
-    }
-    copy_fixed(s->pool, b->recurrent, s->recurrent);
-    b->length = s->length;
-    b->n_pages = s->length / GRID;
+    b->recurrent = moved;
+    b->conv = moved + shape_recurrent_floats(s->pool->shape);
+    b->length = length;
+    b->n_pages = length / GRID;
     b->pages = mem_new(sizeof *b->pages * (size_t)(b->n_pages + 1));
     for (int i = 0; i < b->n_pages; i++) {
         b->pages[i] = s->pages[i];
         page_ref(s->pool, b->pages[i]);
     }
-    *out = b;
+    return b;
+}
+
+lily_status state_border_save(const struct seq *s, struct border **out, struct lily_err *err)
+{
+    float *recurrent = NULL, *conv;
+    *out = NULL;
+    if (s->length % GRID)
+        LILY_FAIL(err, LILY_ERR_USAGE, "a border at token %d: expected a multiple of %d", s->length, GRID);
+    LILY_TRY(alloc_fixed(s->pool, &recurrent, &conv, err));
+    copy_fixed(s->pool, recurrent, s->recurrent);
+    *out = border_of(s, s->length, recurrent);
+    return LILY_OK;
+}
+
+lily_status state_seq_keep(struct seq *s, int length, struct lily_err *err)
+{
+    float *conv;
+    if (length % GRID || length <= s->length)
+        LILY_FAIL(err, LILY_ERR_USAGE, "a state kept at token %d: expected a multiple of %d beyond %d", length, GRID, s->length);
+    if (!s->kept) LILY_TRY(alloc_fixed(s->pool, &s->kept, &conv, err));
+    s->kept_at = length;
+    return LILY_OK;
+}
+
+lily_status state_border_kept(struct seq *s, int length, struct border **out)
+{
+    *out = NULL;
+    if (!s->kept || s->kept_at != length || length > s->length) return LILY_OK;
+    *out = border_of(s, length, s->kept);
+    s->kept = NULL;
     return LILY_OK;
 }
 
@@ -168,6 +200,7 @@ void state_border_restore(struct seq *s, const struct border *b)
 {
     for (int i = 0; i < b->n_pages; i++) page_ref(s->pool, b->pages[i]);
     drop_pages(s);
+    forget_kept(s);
     grow_page_array(s, b->n_pages);
     if (b->n_pages) memcpy(s->pages, b->pages, sizeof *b->pages * (size_t)b->n_pages);
     s->n_pages = b->n_pages;

@@ -35,6 +35,8 @@ struct seq {
     int length;       /* tokens */
     float *recurrent; /* owned; (n_linear, n_gdn_v_heads, k 128, v 128) */
     float *conv;      /* owned; (n_linear, 3, conv_dim), oldest first */
+    float *kept;      /* owned; like recurrent and conv, at kept_at tokens: of the pass that goes over them. NULL: none */
+    int kept_at;
 };
 
 struct border {
@@ -55,6 +57,14 @@ void state_seq_free(struct seq *s);
 void state_seq_reset(struct seq *s);
 lily_status state_seq_reserve(struct seq *s, int n, struct lily_err *err);
 
+lily_status state_seq_keep(struct seq *s, int length, struct lily_err *err);
+/* Where the present pass has to put the state at `end` tokens, as in recurrent; NULL: it is not kept there. */
+static inline float *state_kept(const struct seq *s, int end)
+{
+    return s->kept && s->kept_at == end && end > s->length ? s->kept : NULL;
+}
+
+lily_status state_border_kept(struct seq *s, int length, struct border **out);
 lily_status state_border_save(const struct seq *s, struct border **out, struct lily_err *err);
 void state_border_restore(struct seq *s, const struct border *b);
 void state_border_free(struct border *b);

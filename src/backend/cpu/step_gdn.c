@@ -235,6 +235,13 @@ static void run_chunk(struct head_run *r, long t, int n)
     }
 }
 
+/* The state of these heads where the caller wants it kept. */
+static void keep_heads(const struct head_run *r, float *kept)
+{
+    const size_t head = (size_t)GDN_DIM * GDN_DIM, at = ((size_t)r->j->index * (size_t)r->j->c->base.shape.n_gdn_v_heads + (size_t)r->head) * head;
+    memcpy(kept + at, r->seq->seq->recurrent + at, sizeof *kept * head * (size_t)r->n_heads);
+}
+
 /* A run's chunks end on the grid: on multiples of 64 of the position, whatever rows the pass has. */
 static void run_heads(struct head_run *r)
 {
@@ -247,6 +254,8 @@ static void run_heads(struct head_run *r)
         count = GRID - j->c->place[r->row + t].pos % GRID;
         if (count > n - t) count = n - t;
         run_chunk(r, r->row + t, count);
+        float *kept = state_kept(r->seq->seq, j->c->place[r->row + t].pos + count);
+        if (kept) keep_heads(r, kept);
     }
 }
 
@@ -279,6 +288,19 @@ static void heads_part(void *arg, int thread, int n_threads)
     }
 }
 
+/* The rows before the place inside the pass whose state is kept: it is on the grid, so they are of this pass. */
+static void keep_history_inside(const struct mix_job *j, const struct batch_seq *b, int row)
+{
+    const struct model_shape *s = &j->c->base.shape;
+    const struct workspace *ws = &j->c->ws;
+    const size_t conv_dim = (size_t)shape_conv_dim(s);
+    const int n = b->seq->kept_at - b->seq->length;
+    float *kept = state_kept(b->seq, b->seq->kept_at);
+    if (!kept || n > b->n) return;
+    kept += shape_recurrent_floats(s) + (size_t)j->index * CONV_HISTORY * conv_dim;
+    for (int k = 0; k < CONV_HISTORY; k++) memcpy(kept + (size_t)k * conv_dim, ws->qkv + (long)(row + n + k - CONV_HISTORY) * ws->ld_qkv, sizeof *kept * conv_dim);
+}
+
 /* The last rows become the history, when no head reads the old one any more. */
 static void keep_history(const struct mix_job *j)
 {
@@ -288,6 +310,7 @@ static void keep_history(const struct mix_job *j)
     for (int i = 0, row = 0; i < b->n_seqs; row += b->seqs[i++].n) {
         float *history = b->seqs[i].seq->conv + (size_t)j->index * CONV_HISTORY * conv_dim;
         const int n = b->seqs[i].n;
+        keep_history_inside(j, &b->seqs[i], row);
         for (int k = 0; k < CONV_HISTORY; k++) {
             const int from = n + k - CONV_HISTORY;
             const float *x = from < 0 ? history + (size_t)(n + k) * conv_dim : ws->qkv + (long)(row + from) * ws->ld_qkv;
