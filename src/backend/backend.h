@@ -141,6 +141,7 @@ struct backend_limits {
     int max_rows;   /* rows of one batch */
     int max_logits; /* logit rows of one batch */
     int max_chosen; /* rows of one batch that chooses */
+    int short_rows; /* rows of one batch while a pass is set aside; 0: no pass can be */
 };
 
 /*
@@ -240,6 +241,12 @@ struct backend_ops {
     lily_status (*measure)(struct backend *be, struct device_limits *out, struct lily_err *err);
     /* Energy that the device has used since a fixed moment, in joules; negative: no counter can be read. */
     double (*joules)(struct backend *be);
+
+    /*
+     * Between steps: sets the pass that is under way aside, so that another one of at most limits.short_rows rows can be made, and,
+     * the next time, takes it up again. NULL where limits.short_rows is 0.
+     */
+    void (*set_aside)(struct backend *be);
 };
 
 /* Every backend's first member. */

@@ -8,7 +8,7 @@
 #include "backend/cuda/cuda.h"
 
 /* A card is fed best by long pieces; its rows do not depend on them. */
-enum { CPU_ROWS = 512, CUDA_ROWS = 4096 };
+enum { CUDA_ROWS = 4096 };
 
 bool model_device_parse(const char *text, enum model_device *device, int *card)
 {
@@ -53,7 +53,7 @@ lily_status device_choose(const struct model_options *o, const struct model_shap
 
 int device_rows(const struct device_choice *d)
 {
-    return d->cuda ? CUDA_ROWS : CPU_ROWS;
+    return d->cuda ? CUDA_ROWS : 0;
 }
 
 lily_status device_backend(const struct device_choice *d, const struct model_options *o, const struct model_shape *s, size_t state_bytes,

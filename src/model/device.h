@@ -24,7 +24,7 @@ struct device_choice {
  * and cannot be had is LILY_ERR_UNSUPPORTED with the reason. */
 lily_status device_choose(const struct model_options *o, const struct model_shape *s, struct device_choice *out, struct lily_err *err);
 
-/* Rows of a prefill piece when nobody says. */
+/* Rows of a prefill piece when nobody says; 0: the plan does. */
 int device_rows(const struct device_choice *d);
 
 /* state_bytes: memory for all states. Owned: backend->ops->destroy. */

@@ -1,6 +1,7 @@
 /* A loaded model: opening, closing, and the one forward pass of the family. */
 #include "model/model.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct model {
     int kv_bytes;
     char key[65], identity[65];
     char device[sizeof ((struct device_choice *)0)->name];
+    const struct pass *open; /* borrowed; the pass between whose layers we are; NULL: none */
 };
 
 void model_options_init(struct model_options *o)
@@ -37,7 +39,7 @@ void model_options_init(struct model_options *o)
 
 static lily_status check_rows(const struct model_options *o, struct lily_err *err)
 {
-    if (o->max_rows < GRID || o->max_rows % GRID || o->max_rows > 65536)
+    if (o->max_rows < 0 || o->max_rows % GRID || o->max_rows > 65536)
         LILY_FAIL(err, LILY_ERR_USAGE, "prefill pieces of %d rows: expected a multiple of %d up to 65536", o->max_rows, GRID);
     return LILY_OK;
 }
@@ -94,8 +96,10 @@ static lily_status load_checkpoint(struct model *m, const char *dir, const struc
     LILY_TRY(checkpoint_check(m->ck, &m->config, err));
     checkpoint_key(m->ck, false, m->key);
     LILY_TRY(plan_make(&m->config, &o.plan, &m->plan, err));
+    o.max_rows = m->plan.rows;
     LILY_TRY(open_packed(m, dir, &o, &device, err));
-    LILY_TRY(device_backend(&device, &o, &m->config.shape, m->plan.kv + m->plan.borders, &m->backend, err));
+    size_t states = m->plan.kv + m->plan.borders + (device.cuda ? 0 : m->plan.behind);
+    LILY_TRY(device_backend(&device, &o, &m->config.shape, states, &m->backend, err));
     LILY_TRY(load_weights(m, &o, err));
     checkpoint_close(m->ck);
     m->ck = NULL;
@@ -206,33 +210,93 @@ const char *model_device(const struct model *m)
     return m->device;
 }
 
+static void begin(struct model *m, struct pass *p)
+{
+    const struct step_table *step = &m->backend->ops->step;
+    p->layer = p->n_full = p->n_linear = 0;
+    step->begin(m->backend, &p->batch);
+    step->embed(m->backend, m->weights.embed);
+}
+
+static void next_layer(struct model *m, struct pass *p)
+{
+    struct backend *be = m->backend;
+    const struct step_table *step = &be->ops->step;
+    const struct layer_weights *l = &m->weights.layers[p->layer];
+    if (m->config.shape.is_full[p->layer++]) {
+        step->attn_in(be, &l->attn, p->n_full);
+        step->attn_mix(be, p->n_full++);
+        step->attn_out(be, &l->attn);
+    } else {
+        step->gdn_in(be, &l->gdn);
+        step->gdn_mix(be, &l->gdn, p->n_linear++);
+        step->gdn_out(be, &l->gdn);
+    }
+    step->moe_route(be, &l->moe);
+    step->moe_experts(be, &l->moe);
+}
+
+static lily_status end(struct model *m, struct lily_err *err)
+{
+    const struct step_table *step = &m->backend->ops->step;
+    step->head(m->backend, m->weights.norm, m->weights.head);
+    return step->end(m->backend, err);
+}
+
+static lily_status forward(struct model *m, struct pass *p, const struct forward_observer *observe, struct lily_err *err)
+{
+    struct backend *be = m->backend;
+    be->watched = observe && observe->after;
+    begin(m, p);
+    if (be->watched) observe->after(observe->ctx, be, -1);
+    for (int i = 0; i < m->config.shape.n_layers; i++) {
+        next_layer(m, p);
+        if (be->watched) observe->after(observe->ctx, be, i);
+        if (observe && observe->stop && atomic_load(observe->stop)) LILY_FAIL(err, LILY_ERR_CANCELLED, "stopped after layer %d", i);
+    }
+    return end(m, err);
+}
+
 lily_status model_forward(struct model *m, const struct batch *batch, const struct forward_observer *observe,
                           struct lily_err *err)
 {
     struct backend *be = m->backend;
-    const struct step_table *step = &be->ops->step;
-    const struct model_shape *s = &m->config.shape;
-    int n_full = 0, n_linear = 0;
-    be->watched = observe != NULL;
-    step->begin(be, batch);
-    step->embed(be, m->weights.embed);
-    if (observe && observe->after) observe->after(observe->ctx, be, -1);
-    for (int i = 0; i < s->n_layers; i++) {
-        const struct layer_weights *l = &m->weights.layers[i];
-        if (s->is_full[i]) {
-            step->attn_in(be, &l->attn, n_full);
-            step->attn_mix(be, n_full++);
-            step->attn_out(be, &l->attn);
-        } else {
-            step->gdn_in(be, &l->gdn);
-            step->gdn_mix(be, &l->gdn, n_linear++);
-            step->gdn_out(be, &l->gdn);
-        }
-        step->moe_route(be, &l->moe);
-        step->moe_experts(be, &l->moe);
-        if (observe && observe->after) observe->after(observe->ctx, be, i);
-        if (observe && observe->stop && atomic_load(observe->stop)) LILY_FAIL(err, LILY_ERR_CANCELLED, "stopped after layer %d", i);
+    struct pass p = {.batch = *batch};
+    const bool aside = m->open != NULL;
+    assert(batch->n_rows <= model_rows(m));
+    if (aside) be->ops->set_aside(be);
+    lily_status st = forward(m, &p, observe, err);
+    if (aside) be->ops->set_aside(be);
+    return st;
+}
+
+void model_pass_begin(struct model *m, struct pass *p)
+{
+    assert(!m->open && m->backend->ops->set_aside);
+    m->open = p;
+    m->backend->watched = false;
+    begin(m, p);
+}
+
+lily_status model_pass_go_on(struct model *m, struct pass *p, bool *done, struct lily_err *err)
+{
+    assert(m->open == p);
+    *done = p->layer == m->config.shape.n_layers;
+    if (!*done) {
+        next_layer(m, p);
+        return LILY_OK;
     }
-    step->head(be, m->weights.norm, m->weights.head);
-    return step->end(be, err);
+    m->open = NULL;
+    return end(m, err);
+}
+
+void model_pass_drop(struct model *m, const struct pass *p)
+{
+    if (m->open == p) m->open = NULL;
+}
+
+int model_rows(const struct model *m)
+{
+    const struct backend_limits *l = &m->backend->limits;
+    return m->open ? l->short_rows : l->max_rows;
 }

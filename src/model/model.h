@@ -25,7 +25,7 @@ struct model_options {
     int threads;        /* 0: every processor this process may use */
     enum cpu_tier tier; /* highest tier to use; cpu_best_tier() by default */
     bool fast;          /* CPU: prompts faster and less exact: routed experts read 8-bit activations (SPEED.md) */
-    int max_rows;       /* rows of a prefill piece, multiple of 64; 0: what suits the device */
+    int max_rows;       /* rows of a prefill piece, multiple of 64; 0: what suits device and memory */
     struct plan_want plan;
     const char *packed; /* borrowed during opening; NULL: a packed file that matches, if there is one; "none"; or this file */
     bool identify;      /* model_identity is wanted: every tensor is summed while it loads */
@@ -73,5 +73,21 @@ struct forward_observer {
 };
 lily_status model_forward(struct model *m, const struct batch *batch, const struct forward_observer *observe,
                           struct lily_err *err);
+
+/*
+ * A pass made layer by layer, between which the model takes other passes: where backend_limits.short_rows is not 0, one at a time.
+ * In place until it has ended or is dropped.
+ */
+struct pass {
+    struct batch batch; /* what it points to is borrowed */
+    int layer, n_full, n_linear; /* made so far */
+};
+void model_pass_begin(struct model *m, struct pass *p); /* p->batch is set */
+/* Makes the next layer, and behind the last one the head: then *done. */
+lily_status model_pass_go_on(struct model *m, struct pass *p, bool *done, struct lily_err *err);
+/* Forgets a pass that has not ended. Its sequences are broken: each must be reset or restored. */
+void model_pass_drop(struct model *m, const struct pass *p);
+/* Rows that a batch may have now. */
+int model_rows(const struct model *m);
 
 #endif

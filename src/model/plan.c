@@ -85,7 +85,7 @@ size_t plan_available_memory(void)
     return available;
 }
 
-enum { DEFAULT_CTX = 32768, DEFAULT_ROWS = 512, FIXED_SCRATCH = 48 << 20 /* tokenizer, buffers, program */ };
+enum { DEFAULT_CTX = 32768, FIXED_SCRATCH = 48 << 20 /* tokenizer, buffers, program */ };
 
 static void sum_up(const struct model_config *c, const struct plan_want *want, struct memory_plan *p)
 {
@@ -95,8 +95,21 @@ static void sum_up(const struct model_config *c, const struct plan_want *want, s
     size_t n_seqs = want->n_seqs > 0 ? (size_t)want->n_seqs : 1;
     p->kv = n_seqs * (fixed + pages * page);
     p->borders = want->border_bytes;
-    p->scratch = cpu_workspace_bytes(s, want->max_rows ? want->max_rows : DEFAULT_ROWS) + n_seqs * (size_t)shape_logits_ld(s) * sizeof(float) + FIXED_SCRATCH;
+    p->behind = p->rows > CPU_SHORT_ROWS ? fixed : 0;
+    p->scratch = cpu_workspace_bytes(s, p->rows) + p->behind + n_seqs * (size_t)shape_logits_ld(s) * sizeof(float) + FIXED_SCRATCH;
     p->total = p->weights + p->kv + p->borders + p->scratch;
+}
+
+/* The longest pieces that fit: they read the weights less often. A context has no use for longer ones than itself. */
+static void choose_rows(const struct model_config *c, const struct plan_want *want, struct memory_plan *p)
+{
+    for (int rows = 2 * CPU_SHORT_ROWS; rows <= CPU_MAX_ROWS && rows / 2 < p->ctx; rows *= 2) {
+        struct memory_plan longer = *p;
+        longer.rows = rows;
+        sum_up(c, want, &longer);
+        if (longer.total > longer.limit) return;
+        *p = longer;
+    }
 }
 
 lily_status plan_make(const struct model_config *config, const struct plan_want *want, struct memory_plan *out,
@@ -109,12 +122,14 @@ lily_status plan_make(const struct model_config *config, const struct plan_want 
         LILY_FAIL(err, LILY_ERR_USAGE, "a context of %d tokens: the model's limit is %d", want->ctx,
                   config->shape.max_positions);
     out->ctx = want->ctx;
+    out->rows = want->max_rows ? want->max_rows : CPU_SHORT_ROWS;
     if (!out->ctx) {
         out->ctx = config->shape.max_positions < DEFAULT_CTX ? config->shape.max_positions : DEFAULT_CTX;
         for (sum_up(config, want, out); out->total > out->limit && out->ctx > 1024; sum_up(config, want, out))
             out->ctx /= 2;
     }
     sum_up(config, want, out);
+    if (!want->max_rows) choose_rows(config, want, out);
     if (out->total <= out->limit) return LILY_OK;
     err_set(err, LILY_ERR_MEMORY,
             "the model does not fit: %s needed (weights %s, kv of %d tokens %s, saved states %s, scratch %s), %s available",

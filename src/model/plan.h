@@ -15,7 +15,7 @@
 struct plan_want {
     int ctx;             /* tokens of context per sequence; 0: min(model, 32768, what fits) */
     int n_seqs;          /* live sequences; at least 1 */
-    int max_rows;        /* rows of a prefill piece; 0: 512 */
+    int max_rows;        /* rows of a prefill piece; 0: as many as help, where they fit: CPU_SHORT_ROWS to CPU_MAX_ROWS (backend/cpu/cpu.h) */
     bool kv_f32;
     size_t border_bytes; /* budget for saved borders (their recurrent copies and the pages only they hold) */
     size_t limit;        /* 0: what the system has available */
@@ -25,10 +25,11 @@ struct memory_plan {
     size_t weights;
     size_t kv;      /* all pages of n_seqs sequences of ctx tokens, and their fixed state */
     size_t borders;
-    size_t scratch; /* workspace, logits, tokenizer, buffers */
+    size_t scratch; /* workspace, logits, tokenizer, buffers, and the next */
+    size_t behind;  /* a copy of a sequence's fixed state, from before a long piece */
     size_t total;
     size_t limit;
-    int ctx; /* as chosen */
+    int ctx, rows; /* as chosen; rows of a prefill piece */
 };
 
 /* LILY_ERR_MEMORY with all the numbers when the total passes the limit. out is filled in either case. */

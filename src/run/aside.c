@@ -120,7 +120,8 @@ static void compare(struct aside *a)
 static lily_status verify_piece(struct aside *a, struct lily_err *err)
 {
     const struct verify *v = &a->queue[0];
-    int rest = v->n - a->verify_at, piece = model_backend(a->model)->limits.max_rows, n = rest < piece ? rest : piece;
+    const struct backend_limits *l = &model_backend(a->model)->limits;
+    int rest = v->n - a->verify_at, piece = l->short_rows ? l->short_rows : l->max_rows, n = rest < piece ? rest : piece;
     struct rows rows = {PHASE_PREFILL, a->cold, v->ids + a->verify_at, n, n == rest ? a->logits : NULL, NULL};
     lily_status st = borders_reserve(a->borders, a->cold, n, err);
     if (st == LILY_OK) st = forward_rows(a->model, &rows, err);

@@ -77,7 +77,8 @@ static lily_status forward(struct bencher *b, const int32_t *ids, int n, bool wa
                           .n_logits = want,
                           .logit_rows = &last,
                           .logits = b->logits};
-    return model_forward(b->model, &batch, NULL, err);
+    const struct forward_observer watch = {.stop = b->o->cancel};
+    return model_forward(b->model, &batch, &watch, err);
 }
 
 /* Reads a prompt of n tokens into an empty sequence; *next gets the first token. */

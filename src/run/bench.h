@@ -28,7 +28,7 @@ struct bench_options {
     int fill_from;        /* contexts of at least this many tokens: decode only, over a cache filled from seed; 0: never */
     bool warm_up;
     uint64_t seed;
-    const atomic_bool *cancel; /* polled between passes; may be NULL */
+    const atomic_bool *cancel; /* polled between layers of a prompt, and between decode passes; may be NULL */
     /* Called before each measurement with its number, 0 … total; may be NULL. */
     void (*progress)(void *ctx, int done, int total);
     void *progress_ctx;

@@ -120,7 +120,7 @@ static lily_status read_own(struct fake *f, struct lane *lane, const char *from,
     return st;
 }
 
-static lily_status begin(struct runner *r, int slot, const struct job *job, struct job_result *result, struct lily_err *err)
+static lily_status begin(struct runner *r, int slot, struct job *job, struct job_result *result, struct lily_err *err)
 {
     struct fake *f = of(r);
     struct lane *lane = &f->lanes[slot];

@@ -35,8 +35,11 @@ struct runner_ops {
     lily_status (*load)(struct runner *r, struct lily_err *err); /* once, first; may take long */
     void (*free)(struct runner *r);
     /* Binds a job to a free slot and takes from saved state what it can: result->reused prompt tokens, and why not more. */
-    lily_status (*begin)(struct runner *r, int slot, const struct job *job, struct job_result *result, struct lily_err *err);
-    /* Reads the next piece of the prompt; *read: prompt tokens in the state now. */
+    lily_status (*begin)(struct runner *r, int slot, struct job *job, struct job_result *result, struct lily_err *err);
+    /*
+     * Reads the next piece of the prompt, or a slice of it, of which job->done may tell; *read: prompt tokens in the state now, as many
+     * as before when the piece has not ended. Returns soon when `hurry` or the job's `cancel` becomes true.
+     */
     lily_status (*prefill)(struct runner *r, int slot, int *read, struct lily_err *err);
     lily_status (*pick)(struct runner *r, int slot, struct picked *out, struct lily_err *err);
     /* One more token for each of n different slots. */

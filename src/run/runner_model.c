@@ -6,9 +6,9 @@
 #include "run/aside.h"
 #include "run/borders.h"
 #include "run/disk.h"
-#include "run/forward.h"
 #include "run/lane.h"
 #include "run/pieces.h"
+#include "run/reading.h"
 #include "run/runner.h"
 #include "run/state_key.h"
 
@@ -17,7 +17,10 @@ static const double flush_ms = 10e3; /* for writing at the end what is not on di
 
 struct slot {
     struct lane lane;        /* owned: seq, and the job's sampler */
+    struct job *job;         /* borrowed */
     const struct job_spec *spec;
+    struct reading reading;  /* of a piece of the prompt */
+    int end, keep;           /* where that ends; the border inside it, 0: none */
     bool prefill;            /* the state is whole and no decode step has touched it */
     bool verify;             /* the prompt is one of those that are read again */
 };
@@ -138,7 +141,7 @@ static void note_hit(struct model_runner *m, bool hit)
     atomic_fetch_add(hit ? &k->hits : &k->misses, 1);
 }
 
-static lily_status begin(struct runner *r, int slot, const struct job *job, struct job_result *result, struct lily_err *err)
+static lily_status begin(struct runner *r, int slot, struct job *job, struct job_result *result, struct lily_err *err)
 {
     struct model_runner *m = of(r);
     struct slot *at = &m->slots[slot];
@@ -149,6 +152,7 @@ static lily_status begin(struct runner *r, int slot, const struct job *job, stru
     LILY_TRY(aside_pause(m->aside, m->slots[0].lane.seq, err));
     LILY_TRY(sampler_new(&params, m->bundle->n_tokens, &at->lane.sampler, err));
     sampler_prompt(at->lane.sampler, spec->ids, (size_t)spec->n_ids);
+    at->job = job;
     at->spec = spec;
     at->prefill = true;
     at->lane.logits = logits_of(m, slot);
@@ -166,25 +170,55 @@ static lily_status begin(struct runner *r, int slot, const struct job *job, stru
     return LILY_OK;
 }
 
+static lily_status begin_piece(struct model_runner *m, int slot, struct lily_err *err)
+{
+    struct slot *at = &m->slots[slot];
+    const struct job_spec *spec = at->spec;
+    const int from = at->lane.length;
+    const struct prompt_plan plan = {spec->n_ids, spec->marks, spec->n_marks, model_rows(m->bundle->model), borders_keep_inside(m->borders)};
+    at->end = plan_piece_end(&plan, from);
+    at->keep = plan_keeps(&plan, from);
+    const struct rows rows = {.phase = PHASE_PREFILL,
+                              .seq = at->lane.seq,
+                              .ids = spec->ids + from,
+                              .n = at->end - from,
+                              .logits = at->end == spec->n_ids ? logits_of(m, slot) : NULL};
+    at->prefill = false;
+    if (at->keep) LILY_TRY(borders_keep(m->borders, at->lane.seq, spec->ids, at->keep, err));
+    LILY_TRY(borders_reserve(m->borders, at->lane.seq, rows.n, err));
+    reading_begin(&at->reading, m->bundle->model, &rows);
+    return LILY_OK;
+}
+
+static lily_status end_piece(struct model_runner *m, int slot, struct lily_err *err)
+{
+    struct slot *at = &m->slots[slot];
+    const struct job_spec *spec = at->spec;
+    const struct prompt_plan plan = {.n = spec->n_ids, .marks = spec->marks, .n_marks = spec->n_marks};
+    at->prefill = true;
+    at->lane.length = at->end;
+    if (at->keep) LILY_TRY(borders_save(m->borders, at->lane.seq, spec->ids, at->keep, err));
+    if (plan_saves(&plan, at->end)) LILY_TRY(borders_save(m->borders, at->lane.seq, spec->ids, at->end, err));
+    if (at->end == spec->n_ids && at->verify) aside_verify(m->aside, spec->ids, spec->n_ids, logits_of(m, slot));
+    return LILY_OK;
+}
+
+static void show_layers(void *ctx, int done, int total)
+{
+    struct slot *at = ctx;
+    atomic_store(&at->job->done, at->lane.length + (at->end - at->lane.length) * done / total);
+}
+
 static lily_status prefill(struct runner *r, int slot, int *read, struct lily_err *err)
 {
     struct model_runner *m = of(r);
     struct slot *at = &m->slots[slot];
-    const struct job_spec *spec = at->spec;
-    struct prompt_plan plan = {spec->n_ids, spec->marks, spec->n_marks, model_backend(m->bundle->model)->limits.max_rows,
-                               borders_keep_inside(m->borders)};
-    int end = plan_piece_end(&plan, at->lane.length), n = end - at->lane.length, keep = plan_keeps(&plan, at->lane.length);
-    struct rows rows = {PHASE_PREFILL, at->lane.seq, spec->ids + at->lane.length, n, end == spec->n_ids ? logits_of(m, slot) : NULL, NULL};
-    at->prefill = false;
-    if (keep) LILY_TRY(borders_keep(m->borders, at->lane.seq, spec->ids, keep, err));
-    LILY_TRY(borders_reserve(m->borders, at->lane.seq, n, err));
-    LILY_TRY(forward_rows(m->bundle->model, &rows, err));
-    at->prefill = true;
-    at->lane.length = end;
-    if (keep) LILY_TRY(borders_save(m->borders, at->lane.seq, spec->ids, keep, err));
-    if (plan_saves(&plan, end)) LILY_TRY(borders_save(m->borders, at->lane.seq, spec->ids, end, err));
-    if (end == spec->n_ids && at->verify) aside_verify(m->aside, spec->ids, spec->n_ids, logits_of(m, slot));
-    *read = end;
+    const struct reading_pause pause = {{&r->hurry, &at->job->cancel}, show_layers, at};
+    bool done;
+    if (!at->reading.under_way) LILY_TRY(begin_piece(m, slot, err));
+    LILY_TRY(reading_go_on(&at->reading, &pause, &done, err));
+    if (done) LILY_TRY(end_piece(m, slot, err));
+    *read = at->lane.length;
     return LILY_OK;
 }
 
@@ -230,6 +264,10 @@ static void end(struct runner *r, int slot)
     struct slot *at = &m->slots[slot];
     sampler_free(at->lane.sampler);
     at->lane.sampler = NULL;
+    if (at->reading.under_way) {
+        at->lane.length = reading_give_up(&at->reading);
+        at->prefill = true;
+    }
     /* A client that leaves while its prompt is read may come back: what was read so far is not read again. */
     if (at->prefill && at->lane.length % GRID == 0) (void)borders_save(m->borders, at->lane.seq, at->spec->ids, at->lane.length, NULL);
     at->prefill = false;

@@ -309,6 +309,7 @@ static lily_status bind(struct scheduler *s, int i, struct lily_err *err)
     return LILY_OK;
 }
 
+/* Reads on: a piece, or a slice of one. */
 static lily_status read_piece(struct scheduler *s, int i, struct lily_err *err)
 {
     struct slot *slot = &s->slots[i];
@@ -320,8 +321,9 @@ static lily_status read_piece(struct scheduler *s, int i, struct lily_err *err)
     double start = clock_ms();
     LILY_TRY(s->runner->ops->prefill(s->runner, i, &read, err));
     slot->result.computed = read - slot->result.reused;
-    atomic_store(&slot->job->done, read);
     atomic_fetch_add(&s->counters->prefill_us, (uint64_t)((clock_ms() - start) * 1e3));
+    if (read == before) return LILY_OK; /* a slice of a piece */
+    atomic_store(&slot->job->done, read);
     atomic_fetch_add(&s->counters->prefill_pieces, 1);
     atomic_fetch_add(&s->counters->computed_tokens, (uint64_t)(read - before));
     if (read < slot->job->spec->n_ids) return LILY_OK;

@@ -6,9 +6,9 @@
 
 #include "base/mem.h"
 #include "run/borders.h"
-#include "run/forward.h"
 #include "run/lane.h"
 #include "run/pieces.h"
+#include "run/reading.h"
 
 struct session {
     struct model *model; /* borrowed */
@@ -111,14 +111,46 @@ static void restore_prefix(struct session *s, const struct sync_request *r)
     if (length) memcpy(s->ids, r->ids, sizeof *s->ids * (size_t)length);
 }
 
-static lily_status run_rows(struct session *s, enum phase phase, const int32_t *ids, int n, bool want_logits,
-                            struct lily_err *err)
+static lily_status run_token(struct session *s, int32_t id, struct lily_err *err)
 {
-    struct rows rows = {phase, s->seq, ids, n, want_logits ? s->logits : NULL, NULL};
-    LILY_TRY(borders_reserve(s->borders, s->seq, n, err));
+    struct rows rows = {PHASE_DECODE, s->seq, &id, 1, s->logits, NULL};
+    LILY_TRY(borders_reserve(s->borders, s->seq, 1, err));
     LILY_TRY(forward_rows(s->model, &rows, err));
-    memcpy(s->ids + s->length, ids, sizeof *ids * (size_t)n);
-    s->length += n;
+    s->ids[s->length++] = id;
+    return LILY_OK;
+}
+
+/* How much of a request is read. */
+struct share {
+    const struct sync_request *r;
+    int from, n;   /* of the piece, among the tokens to compute */
+    int total;
+};
+
+static void show_layers(void *ctx, int done, int total)
+{
+    const struct share *s = ctx;
+    if (s->r->progress) s->r->progress(s->r->progress_ctx, s->from + s->n * done / total, s->total);
+}
+
+/* The piece that ends at `end`. When it is given up, the session goes back to where it begins, or to nothing. */
+static lily_status read_piece(struct session *s, const struct sync_request *r, int reused, int end, struct lily_err *err)
+{
+    struct share share = {r, s->length - reused, end - s->length, r->n - reused};
+    const struct reading_pause pause = {{r->cancel, NULL}, show_layers, &share};
+    const struct rows rows = {PHASE_PREFILL, s->seq, r->ids + s->length, share.n, end == r->n ? s->logits : NULL, NULL};
+    struct reading reading;
+    LILY_TRY(borders_reserve(s->borders, s->seq, share.n, err));
+    reading_begin(&reading, s->model, &rows);
+    for (bool done = false; !done;) {
+        lily_status st = reading_go_on(&reading, &pause, &done, err);
+        if (st == LILY_OK && !done && r->cancel && atomic_load(r->cancel))
+            st = err_set(err, LILY_ERR_CANCELLED, "stopped inside token %d to %d of %d", s->length, end, r->n);
+        if (st != LILY_OK) s->length = reading_give_up(&reading);
+        LILY_TRY(st);
+    }
+    memcpy(s->ids + s->length, r->ids + s->length, sizeof *s->ids * (size_t)share.n);
+    s->length = end;
     return LILY_OK;
 }
 
@@ -142,7 +174,8 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
     }
     LILY_TRY(check_ids(s, r->ids, r->n, err));
     restore_prefix(s, r);
-    struct prompt_plan plan = {r->n, r->marks, r->n_marks, s->piece, borders_keep_inside(s->borders)};
+    const int most = model_rows(s->model), piece = s->piece < most ? s->piece : most;
+    const struct prompt_plan plan = {r->n, r->marks, r->n_marks, piece, borders_keep_inside(s->borders)};
     int reused = s->length;
     *out = (struct sync_result){reused, 0};
     while (s->length < r->n) {
@@ -150,7 +183,7 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
         if (r->progress) r->progress(r->progress_ctx, s->length - reused, r->n - reused);
         int end = plan_piece_end(&plan, s->length), keep = plan_keeps(&plan, s->length);
         if (keep) LILY_TRY(borders_keep(s->borders, s->seq, r->ids, keep, err));
-        LILY_TRY(run_rows(s, PHASE_PREFILL, r->ids + s->length, end - s->length, end == r->n, err));
+        LILY_TRY(read_piece(s, r, reused, end, err));
         out->computed = s->length - reused;
         if (keep) LILY_TRY(borders_save(s->borders, s->seq, r->ids, keep, err));
         if (plan_saves(&plan, s->length)) LILY_TRY(session_checkpoint(s, err));
@@ -170,7 +203,7 @@ lily_status session_step(struct session *s, int32_t id, struct lily_err *err)
 {
     LILY_TRY(check_step(s, id, err));
     s->decoded = true;
-    return run_rows(s, PHASE_DECODE, &id, 1, true, err);
+    return run_token(s, id, err);
 }
 
 void session_answer(struct session *s, struct sampler *sampler, const int32_t *eos, int n_eos)

@@ -34,7 +34,7 @@ struct sync_request {
     int n;              /* >= 1 */
     const int *marks;   /* token positions (rendering marks) before which borders are worth saving; rising; may be NULL */
     int n_marks;
-    const atomic_bool *cancel; /* polled between pieces; may be NULL. What was read so far stays in the session */
+    const atomic_bool *cancel; /* polled between layers; may be NULL. What was read before the present piece stays in the session */
     void (*progress)(void *ctx, int done, int total); /* tokens computed of those to compute; may be NULL */
     void *progress_ctx;
 };

@@ -15,6 +15,7 @@ static void destroy(struct backend *be)
     arena_free(&c->weights);
     pool_free(c->pool);
     free(c->place);
+    free(c->other.place);
     free(c);
 }
 
@@ -150,6 +151,17 @@ static void read_hidden(struct backend *be, float *out)
     memcpy(out, c->ws.x, sizeof(float) * (size_t)c->batch->n_rows * (size_t)be->shape.hidden);
 }
 
+static void set_aside(struct backend *be)
+{
+    struct cpu_backend *c = cpu_of(be);
+    const struct pass_memory here = {c->ws, c->place, c->batch, c->now};
+    c->ws = c->other.ws;
+    c->place = c->other.place;
+    c->batch = c->other.batch;
+    c->now = c->other.now;
+    c->other = here;
+}
+
 static const struct backend_ops cpu_ops = {
     .step = {.begin = cpu_step_begin,
              .embed = cpu_step_embed,
@@ -187,6 +199,7 @@ static const struct backend_ops cpu_ops = {
     .seq_fill = cpu_seq_fill,
     .measure = cpu_measure,
     .joules = cpu_joules,
+    .set_aside = set_aside,
 };
 
 /*
@@ -215,6 +228,17 @@ static lily_status attn_work_new(struct cpu_backend *c, const struct cpu_options
     return LILY_OK;
 }
 
+/* The workspace, and where pieces are long a second one. */
+static lily_status workspaces_new(struct cpu_backend *c, const struct cpu_options *o, struct lily_err *err)
+{
+    c->place = mem_new(sizeof *c->place * (size_t)o->max_rows);
+    LILY_TRY(workspace_new(&c->ws, &c->weights, &c->base.shape, o->max_rows, o->max_logits, err));
+    if (o->max_rows <= CPU_SHORT_ROWS) return LILY_OK;
+    c->base.limits.short_rows = CPU_SHORT_ROWS;
+    c->other.place = mem_new(sizeof *c->place * CPU_SHORT_ROWS);
+    return workspace_new(&c->other.ws, &c->weights, &c->base.shape, CPU_SHORT_ROWS, CPU_SHORT_ROWS, err);
+}
+
 lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, struct lily_err *err)
 {
     *out = NULL;
@@ -227,14 +251,13 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
     for (int phase = PHASE_PREFILL; phase <= PHASE_DECODE; phase++)
         for (int place = AT_ENDS; place < DIGIT_PLACES; place++)
             c->digits[phase][place] = digits_of(c->kernels.tier, o->fast && place == BETWEEN, (enum phase)phase);
-    c->place = mem_new(sizeof *c->place * (size_t)o->max_rows);
     rotary_frequencies(o->shape.rope_theta, c->frequency);
     c->packed = o->packed;
     c->pool = o->pool;
     lily_status st = c->pool ? LILY_OK : pool_create(o->threads, &c->pool, err);
     if (st == LILY_OK) st = state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->state_bytes, err);
     if (st == LILY_OK) st = attn_work_new(c, o, err);
-    if (st == LILY_OK) st = workspace_new(&c->ws, &c->weights, &c->base.shape, o->max_rows, o->max_logits, err);
+    if (st == LILY_OK) st = workspaces_new(c, o, err);
     if (st != LILY_OK) {
         destroy(&c->base);
         return st;

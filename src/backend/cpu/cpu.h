@@ -29,7 +29,13 @@ struct cpu_options {
 /* Owned by the caller: backend->ops->destroy. */
 lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, struct lily_err *err);
 
-/* Memory of the workspace for these options, for the plan. */
+/*
+ * Rows of a prefill piece. Each of the many experts gets few of them, so in short pieces reading and unpacking weights takes most
+ * of the time. Others wait for as much work as a short one is, and short ones are read while a long one is set aside.
+ */
+enum { CPU_SHORT_ROWS = 512, CPU_MAX_ROWS = 4096 };
+
+/* Memory of the workspaces for these options, for the plan. */
 size_t cpu_workspace_bytes(const struct model_shape *shape, int max_rows);
 
 /* ---- inside the backend ---- */
@@ -93,6 +99,14 @@ struct digit_choice {
 /* The first layer and the head; all between. What the first layer gets wrong goes through all others. */
 enum digit_place { AT_ENDS, BETWEEN, DIGIT_PLACES };
 
+/* What a pass has between two steps. */
+struct pass_memory {
+    struct workspace ws;
+    struct row_place *place;   /* owned; (max_rows) */
+    const struct batch *batch; /* borrowed between begin and end */
+    struct digit_choice now;   /* of the batch, here */
+};
+
 struct cpu_backend {
     struct backend base;
     struct pool *pool; /* owned */
@@ -107,6 +121,7 @@ struct cpu_backend {
     double frequency[ROTARY_DIM / 2]; /* radians per position */
     struct digit_choice digits[2][DIGIT_PLACES]; /* of each phase */
     struct digit_choice now;                     /* of the batch, here */
+    struct pass_memory other; /* of short passes, or of the pass that is set aside for one */
 };
 
 static inline struct cpu_backend *cpu_of(struct backend *be)

@@ -97,6 +97,7 @@ size_t cpu_workspace_bytes(const struct model_shape *shape, int max_rows)
     struct workspace ws = {0};
     struct carver c = {0};
     carve_all(&ws, shape, max_rows, max_rows, &c);
+    if (max_rows > CPU_SHORT_ROWS) carve_all(&ws, shape, CPU_SHORT_ROWS, CPU_SHORT_ROWS, &c);
     return c.used;
 }
 
