@@ -78,11 +78,12 @@ struct workspace {
     struct expert_group *groups; /* (n_experts) */
     int n_groups;
     int32_t *slot_token; /* (n*8) slots sorted by expert: the batch row of each */
+    float *slot_weight;  /* (n*8) the weight of a slot's expert in its row */
     int32_t *slot_of;    /* (n, 8) the slot of a row's choices, best first */
-    struct act inner;    /* (n*8, expert_dim) silu(gate)*up of each slot */
-    struct act shared;   /* (n, shared_dim) */
-    float *expert_out;   /* (n*8, ld_hidden) */
-    float *shared_out;   /* (n, ld_hidden) */
+    struct act inner;    /* (n*8, expert_dim) silu(gate)*up of each slot; prefill makes only the form that is read */
+    struct act shared;   /* (n, shared_dim) the same */
+    float *expert_out;   /* (n*8, ld_hidden) of decode */
+    float *shared_out;   /* (n, ld_hidden) of decode */
     struct act head;     /* (max_logits, hidden) */
     int ld_qkv, ld_z, ld_heads, ld_q, ld_kv, ld_experts, ld_hidden;
 };

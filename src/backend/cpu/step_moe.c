@@ -31,6 +31,7 @@ static void group_slots(struct workspace *ws, int n_rows, int n_experts)
     for (int i = 0; i < n_slots; i++) {
         int slot = next[ws->top[i]]++;
         ws->slot_token[slot] = i / EXPERTS_PER_TOKEN;
+        ws->slot_weight[slot] = ws->top_weight[i];
         ws->slot_of[i] = slot;
     }
 }
@@ -108,6 +109,7 @@ struct expert_job {
     struct cpu_backend *c;
     const struct moe_weights *w;
     bool gathered; /* the rows of each expert lie together in ws.routed */
+    bool prefill;
 };
 
 static void copy_digits(const struct digit_row *to, const struct digit_row *from, int n_groups)
@@ -155,9 +157,13 @@ static void round_part(void *arg, int thread, int n_threads)
     }
 }
 
+/* Outputs of gate and up that fit on the stack: few row blocks of many rows, or many of one row. */
+enum { MAX_PIECE = 256, INNER_BLOCKS = 8, ONE_ROW_BLOCKS = MAX_PIECE * INNER_BLOCKS };
+
 /* A thread's share of all (group, row block) units, in units of cost; a unit belongs to the share in which it begins. */
 struct share {
     double lo, hi, at;
+    int unit; /* row blocks that stay together */
 };
 
 /* Reading a block costs about as much as computing four rows with it; unpacking it for tiles, as many as those of two. */
@@ -166,19 +172,27 @@ static double block_cost(const struct cpu_backend *c, int n_rows)
     return n_rows + (c->now.bf16 ? 32.0 : 4.0);
 }
 
-static struct share share_of(const struct cpu_backend *c, int blocks, int shared_blocks, int thread, int n_threads)
+/* In prefill whole pairs of groups of the next product's input stay together, so that they can be completed where they are made. */
+static struct share share_of(const struct expert_job *j, int blocks, int shared_blocks, int thread, int n_threads)
 {
+    const struct cpu_backend *c = j->c;
     double total = shared_blocks * block_cost(c, c->batch->n_rows);
     for (int g = 0; g < c->ws.n_groups; g++) total += blocks * block_cost(c, c->ws.groups[g].n);
-    return (struct share){total * thread / n_threads, total * (thread + 1) / n_threads, 0};
+    return (struct share){total * thread / n_threads, total * (thread + 1) / n_threads, 0, j->prefill ? INNER_BLOCKS : 1};
+}
+
+/* A place of the share as one of the next `blocks` row blocks. */
+static int share_block(const struct share *s, double place, int blocks, double cost)
+{
+    double block = ceil((place - s->at) / (cost * s->unit)) * s->unit;
+    return block <= 0 ? 0 : block >= blocks ? blocks : (int)block;
 }
 
 /* Which of the next `blocks` units belong to the share: [*first, *last). */
 static void take_blocks(struct share *s, int blocks, double cost, int *first, int *last)
 {
-    double lo = ceil((s->lo - s->at) / cost), hi = ceil((s->hi - s->at) / cost);
-    *first = lo <= 0 ? 0 : lo >= blocks ? blocks : (int)lo;
-    *last = hi <= 0 ? 0 : hi >= blocks ? blocks : (int)hi;
+    *first = share_block(s, s->lo, blocks, cost);
+    *last = share_block(s, s->hi, blocks, cost);
     s->at += blocks * cost;
 }
 
@@ -190,13 +204,28 @@ struct expert_run {
     const int32_t *rows;  /* those of the expert; NULL: all in order */
     int first, n;        /* rows of inner and out */
     struct act *inner;
+    bool completes;      /* groups of inner as the next product reads them, at once */
     float *out;          /* (…, ld_hidden) */
 };
 
-/* Outputs of gate and up that fit on the stack: few row blocks of many rows, or many of one row. */
-enum { MAX_PIECE = 128, INNER_BLOCKS = 8, ONE_ROW_BLOCKS = MAX_PIECE * INNER_BLOCKS };
+/* inner = silu(gate*x) * (up*x) of one row and n_blocks row blocks. In prefill the next product's form of it is made at once. */
+static void inner_row(struct cpu_backend *c, const struct expert_run *e, int row, int block, int n_blocks, const float *gate, const float *up)
+{
+    struct act *inner = e->inner;
+    float *x = inner->x + (long)(e->first + row) * inner->ld + (long)block * BLOCK_ROWS, here[INNER_BLOCKS * BLOCK_ROWS] __attribute__((aligned(64)));
+    const int n = n_blocks * BLOCK_ROWS;
+    if (!e->completes) {
+        c->kernels.silu_mul(x, gate, up, n);
+        return;
+    }
+    if (inner->digits.count || inner->bf16.n) x = here; /* nobody reads it as fp32 */
+    c->kernels.silu_mul(x, gate, up, n);
+    if (x == here && n_blocks < INNER_BLOCKS) memset(here + n, 0, sizeof here - sizeof *here * (size_t)n);
+    const struct act run = act_run(inner, e->first, e->n);
+    act_groups_of(c, &run, row, block * BLOCK_ROWS / QUANT_GROUP, n / QUANT_GROUP, x);
+}
 
-/* inner = silu(gate*x) * (up*x) for a few row blocks and a piece of the rows; gate's blocks `next` come after. */
+/* The same for a piece of the rows; gate's blocks `next` come after. */
 static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int block, int n_blocks, int from, int to, struct block_run next)
 {
     enum { LD = INNER_BLOCKS * BLOCK_ROWS };
@@ -204,16 +233,14 @@ static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int b
     const struct block_run up_blocks = {matrix_block(e->up, e->expert, block), n_blocks};
     product_run(c, &(struct product){e->gate, e->expert, &e->in, e->rows, e->n, gate, LD, up_blocks}, from, to, block, n_blocks, gate);
     product_run(c, &(struct product){e->up, e->expert, &e->in, e->rows, e->n, up, LD, next}, from, to, block, n_blocks, up);
-    for (int r = 0; r < to - from; r++)
-        c->kernels.silu_mul(e->inner->x + (long)(e->first + from + r) * e->inner->ld + (long)block * BLOCK_ROWS, gate + r * LD, up + r * LD,
-                            n_blocks * BLOCK_ROWS);
+    for (int r = 0; r < to - from; r++) inner_row(c, e, from + r, block, n_blocks, gate + r * LD, up + r * LD);
 }
 
 /* The first blocks of gate from b on that are computed together; none: e NULL, or b its end. */
 static struct block_run inner_run(const struct expert_run *e, int b)
 {
     if (!e || b == e->hi) return (struct block_run){NULL, 0};
-    int most = e->n == 1 ? ONE_ROW_BLOCKS : INNER_BLOCKS;
+    int most = e->n == 1 && !e->completes ? ONE_ROW_BLOCKS : INNER_BLOCKS;
     return (struct block_run){matrix_block(e->gate, e->expert, b), e->hi - b < most ? e->hi - b : most};
 }
 
@@ -246,6 +273,7 @@ static struct expert_run shared_run(const struct expert_job *j)
                                .in = ws->norm,
                                .n = j->c->batch->n_rows,
                                .inner = &ws->shared,
+                               .completes = j->prefill,
                                .out = ws->shared_out};
 }
 
@@ -261,6 +289,7 @@ static struct expert_run routed_run(const struct expert_job *j, const struct exp
                                .first = g->first,
                                .n = g->n,
                                .inner = &ws->inner,
+                               .completes = j->prefill,
                                .out = ws->expert_out};
 }
 
@@ -288,7 +317,7 @@ static void inner_part(void *arg, int thread, int n_threads)
 {
     const struct expert_job *j = arg;
     int blocks = j->w->gate->n_blocks, shared_blocks = j->w->shared_gate_proj->n_blocks;
-    run_share(j, share_of(j->c, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, inner_blocks);
+    run_share(j, share_of(j, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, inner_blocks);
 }
 
 static void sums_part(void *arg, int thread, int n_threads)
@@ -312,7 +341,56 @@ static void down_part(void *arg, int thread, int n_threads)
 {
     const struct expert_job *j = arg;
     int blocks = j->w->down->n_blocks, shared_blocks = j->w->shared_down->n_blocks;
-    run_share(j, share_of(j->c, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, down_blocks);
+    run_share(j, share_of(j, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, down_blocks);
+}
+
+static float shared_weight(const struct workspace *ws, long t)
+{
+    return 1 / (1 + expf(-ws->shared_gate[t * BLOCK_ROWS]));
+}
+
+/* x += weight * down * inner of an expert, for the row blocks e->lo … e->hi-1; after: as in blocks_fn. */
+static void add_down(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
+{
+    enum { BLOCKS = 16, LD = BLOCKS * BLOCK_ROWS };
+    float out[MAX_PIECE * LD] __attribute__((aligned(64)));
+    struct workspace *ws = &c->ws;
+    const struct act in = act_run(e->inner, e->first, e->n);
+    struct product p = {e->down, e->expert, &in, NULL, e->n, out, LD, {NULL, 0}};
+    for (int from = 0, to; from < e->n; from = to) {
+        to = product_piece(&p, from);
+        for (int b = e->lo, n; b < e->hi; b += n) {
+            n = e->hi - b < BLOCKS ? e->hi - b : BLOCKS;
+            p.next = (struct block_run){NULL, 0};
+            if (b + n == e->hi && after) p.next = (struct block_run){matrix_block(after->down, after->expert, after->lo), BLOCKS};
+            product_run(c, &p, from, to, b, n, out);
+            for (int r = from; r < to; r++) {
+                const long t = e->inner == &ws->shared ? r : ws->slot_token[e->first + r];
+                const float weight = e->inner == &ws->shared ? shared_weight(ws, t) : ws->slot_weight[e->first + r];
+                c->kernels.add_scaled(ws->x + t * c->base.shape.hidden + (long)b * BLOCK_ROWS, out + (r - from) * LD, weight, n * BLOCK_ROWS);
+            }
+        }
+    }
+}
+
+/*
+ * In prefill: a thread has some columns of the residual stream and adds all experts to them, in the order of their numbers, the
+ * shared one last. So outputs of 8 experts for each row need not wait in memory.
+ */
+static void add_down_part(void *arg, int thread, int n_threads)
+{
+    const struct expert_job *j = arg;
+    long lo, hi;
+    pool_range(j->w->down->n_blocks, thread, n_threads, &lo, &hi);
+    if (lo == hi) return;
+    struct expert_run e = {.lo = 0}, after = {.lo = 0};
+    for (int g = 0; g <= j->c->ws.n_groups; g++) {
+        e = after;
+        after = g < j->c->ws.n_groups ? routed_run(j, &j->c->ws.groups[g]) : shared_run(j);
+        after.lo = (int)lo, after.hi = (int)hi;
+        if (g > 0) add_down(j->c, &e, &after);
+    }
+    add_down(j->c, &after, NULL);
 }
 
 /* x += sum of the chosen experts by weight, best first, + sigmoid(shared gate) * shared expert. */
@@ -328,8 +406,7 @@ static void combine_part(void *arg, int thread, int n_threads)
         for (int i = 0; i < EXPERTS_PER_TOKEN; i++)
             j->c->kernels.add_scaled(x, ws->expert_out + (long)ws->slot_of[t * EXPERTS_PER_TOKEN + i] * ws->ld_hidden,
                                      ws->top_weight[t * EXPERTS_PER_TOKEN + i], hidden);
-        float gate = 1 / (1 + expf(-ws->shared_gate[t * BLOCK_ROWS]));
-        j->c->kernels.add_scaled(x, ws->shared_out + t * ws->ld_hidden, gate, hidden);
+        j->c->kernels.add_scaled(x, ws->shared_out + t * ws->ld_hidden, shared_weight(ws, t), hidden);
     }
 }
 
@@ -344,10 +421,15 @@ void cpu_step_moe_experts(struct backend *be, const struct moe_weights *w)
     struct expert_job job = {.c = cpu_of(be), .w = w};
     const struct act *routed = &job.c->ws.routed;
     job.gathered = (routed->digits.count || routed->bf16.n) && w->gate->kind == MATRIX_Q4 && w->up->kind == MATRIX_Q4;
+    job.prefill = job.c->batch->phase == PHASE_PREFILL;
     if (job.gathered) pool_run(job.c->pool, routed->bf16.n ? round_part : gather_part, &job);
     run_blocks(job.c, chosen_bytes(&job, w->gate) + chosen_bytes(&job, w->up), inner_part, &job);
-    pool_run(job.c->pool, sums_part, &job);
-    run_blocks(job.c, chosen_bytes(&job, w->down), down_part, &job);
-    run_rows(job.c, combine_part, &job);
+    if (job.prefill) {
+        pool_run(job.c->pool, add_down_part, &job);
+    } else {
+        pool_run(job.c->pool, sums_part, &job);
+        run_blocks(job.c, chosen_bytes(&job, w->down), down_part, &job);
+        run_rows(job.c, combine_part, &job);
+    }
     cpu_set_digits(job.c, BETWEEN);
 }

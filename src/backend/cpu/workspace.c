@@ -85,6 +85,7 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->top_weight = carve_floats(c, slots, 1);
     ws->groups = carve(c, (size_t)s->n_experts * sizeof *ws->groups);
     ws->slot_token = carve(c, slots * sizeof *ws->slot_token);
+    ws->slot_weight = carve_floats(c, slots, 1);
     ws->slot_of = carve(c, slots * sizeof *ws->slot_of);
     ws->inner = carve_act(c, slots, s->expert_dim);
     ws->shared = carve_act(c, n, s->shared_dim);
