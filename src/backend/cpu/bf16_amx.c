@@ -136,6 +136,18 @@ ALWAYS_INLINE void store_sums(const struct panel *p, int tiles, int blocks)
     MEMORY_BARRIER();
 }
 
+/* Asks for the outputs of the rows whose turn it is in group g, so that storing them will not wait: stores behind them would, too. */
+ALWAYS_INLINE void ask_outputs(const struct panel *p, int g, int blocks)
+{
+    const struct bf16_job *j = p->job;
+    const int skipped = panel_row(j->act->n, j->first), n = p->end - p->first;
+    for (int i = g * n / j->col_tiles; i < (g + 1) * n / j->col_tiles; i++) {
+        const float *y = j->y + (long)(p->first + i - skipped) * j->ldy + p->block * BLOCK_ROWS;
+        __builtin_prefetch(y, 1, 2);
+        if (blocks == 2) __builtin_prefetch(y + BLOCK_ROWS, 1, 2);
+    }
+}
+
 ALWAYS_INLINE void multiply_panel(struct bf16_work *w, const struct panel *p, bool unpacking, int tiles, int blocks)
 {
     const int groups = p->job->col_tiles;
@@ -149,6 +161,7 @@ ALWAYS_INLINE void multiply_panel(struct bf16_work *w, const struct panel *p, bo
     for (int g = 0; !p->begun && g < AHEAD; g++) unpack_group(w, p, g, blocks);
     for (int g = 0; g < groups; g++, x += STRIPS * strip, x1 += STRIPS * strip) {
         const int slot = (p->slot + g) & (p->kept - 1);
+        ask_outputs(p, g, blocks);
         if (unpacking && g + AHEAD < p->ends) unpack_group(w, p, g + AHEAD, blocks);
         multiply(x, x1, strip, &w->weights[slot][0], &w->weights[slot][1], tiles, blocks);
     }

@@ -31,13 +31,14 @@ static bool on_tiles(const struct product *p)
     return p->act->bf16.n && p->matrix->kind == MATRIX_Q4 && !p->rows;
 }
 
-/* Panels of a piece: their rows stay in the second-level cache, and codes are unpacked once for all of them. */
-enum { PIECE_PANELS = 4 };
+/* A piece's rows stay in the second-level cache, and codes are unpacked once for all of them. */
+enum { PIECE_PANELS = 8, PIECE_BYTES = 1 << 20 };
 
 int product_piece(const struct product *p, int from)
 {
     if (p->act->bf16.n && !p->rows) {
-        int last = panel_of(p->act->bf16.n, from) + PIECE_PANELS, all = panel_count(p->act->bf16.n);
+        const int fit = PIECE_BYTES / (PANEL_ROWS * p->act->bf16.ld * (int)sizeof *p->act->bf16.x);
+        int last = panel_of(p->act->bf16.n, from) + (fit < 1 ? 1 : fit > PIECE_PANELS ? PIECE_PANELS : fit), all = panel_count(p->act->bf16.n);
         return panel_row(p->act->bf16.n, last < all ? last : all);
     }
     int piece = p->act->digits.count ? 64 : 48;
