@@ -14,7 +14,11 @@
 #include "support/golden.h"
 
 static const char dir[] = "tests/data/tiny";
-enum { N = 1600, LONGER = 2400, SHARED = 640, LAYERS = 4 };
+#ifdef TEST_EMULATED
+enum { N = 704, LONGER = 1700, SHARED = 128, LEFT = 9, LEAVERS = 2, LAYERS = 4 };
+#else
+enum { N = 1600, LONGER = 2400, SHARED = 640, LEFT = 60, LEAVERS = 12, LAYERS = 4 };
+#endif
 
 static void fill_ids(int32_t *ids, int n, uint32_t seed)
 {
@@ -236,7 +240,7 @@ static void test_stopped_session(void **state)
     fill_ids(ids, N, 5);
     read_in_pieces(m, ids, N, 64, want);
     assert_ok(session_new(m, &o, &s, &err));
-    for (int at = 1; at < 12; at++) {
+    for (int at = 1; at < (N > 1000 ? 12 : 6); at++) {
         struct stopper stop = {.at = at};
         struct sync_request r = {.ids = ids, .n = N, .cancel = &stop.stop, .progress = stop_at, .progress_ctx = &stop};
         struct sync_result result;
@@ -269,7 +273,7 @@ static void test_kept_inside(void **state)
     assert_non_null(two);
     fill_ids(ids, N, 6);
     for (int from = 0; from <= 64; from += 64)
-        for (int length = 128; length < N; length += 704) {
+        for (int length = 128; length < N; length += N / 2 / GRID * GRID) {
             struct border *kept, *saved;
             if (from) run(m, PHASE_PREFILL, a, ids, from, NULL);
             assert_ok(be->ops->seq_keep(be, a, length, &err));
@@ -373,7 +377,7 @@ static void test_left_prompts(void **state)
         read_slices(&cold, 0, &spec, -1, want[i]);
     }
     atomic_store(&warm.runner->hurry, true); /* slices of one layer */
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < LEFT; round++) {
         const struct job_spec spec = spec_of(ids[round % 3], LONGER);
         int before = borders_count(runner_model_borders(warm.runner)), slices = round * 7 % 10;
         if (round % 20 == 0) borders_clear(runner_model_borders(warm.runner)), before = 0;
@@ -441,7 +445,6 @@ static void *cancel_later(void *arg)
 static void test_leaving_clients(void **state)
 {
     (void)state;
-    enum { ROUNDS = 12 };
     struct lily_err err = {0};
     struct side side;
     struct engine *e;
@@ -458,7 +461,7 @@ static void test_leaving_clients(void **state)
     while (engine_state(e) == ENGINE_LOADING) usleep(100);
     assert_int_equal(finish(e, submit(e, &stays), &want).status, LILY_OK);
     assert_int_equal(atomic_load(&engine_counters(e)->prefill_pieces), 3); /* two long ones and a rest: states worth saving cut none */
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < LEAVERS; round++) {
         pthread_t t;
         struct buf ignored = {0};
         struct job *a = submit(e, &leaves), *b, *c;
