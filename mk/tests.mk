@@ -86,7 +86,7 @@ suite-fuzz: $(FUZZ_BIN); @tests/fuzz.sh $(FUZZ_SECONDS) $^
 #: make qemu           unit, golden, state and kernel suites cross-built for aarch64 and emulated (also: check-qemu)
 CROSS_CC ?= aarch64-linux-gnu-gcc
 QEMU ?= qemu-aarch64
-QEMU_LEFT := tests/state/test_demo_ids tests/state/test_conversations tests/state/test_memory
+QEMU_LEFT := tests/state/test_demo_ids tests/state/test_conversations tests/state/test_memory tests/state/test_pieces
 QEMU_CHECK := $(call some,$(KERNELS) $(filter-out $(QEMU_LEFT:%=$(BUILD)/%),$(call bins,state golden unit)))
 qemu check-qemu:
 	@if tests/have.sh qemu $(CROSS_CC) $(QEMU) apt-get 'tests/sysroot.sh arm64 build/sysroot-aarch64'; then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi

@@ -14,11 +14,7 @@
 #include "support/golden.h"
 
 static const char dir[] = "tests/data/tiny";
-#ifdef TEST_EMULATED
-enum { N = 704, LONGER = 1700, SHARED = 128, LEFT = 9, LEAVERS = 2, LAYERS = 4 };
-#else
 enum { N = 1600, LONGER = 2400, SHARED = 640, LEFT = 60, LEAVERS = 12, LAYERS = 4 };
-#endif
 
 static void fill_ids(int32_t *ids, int n, uint32_t seed)
 {
@@ -97,7 +93,7 @@ static void test_sizes(void **state)
     static int32_t ids[2100];
     fill_ids(ids, 2100, 1);
     for (int t = 0; t < CPU_TIERS; t++)
-#if defined(LILY_SAN) || defined(TEST_EMULATED)
+#ifdef LILY_SAN
         if ((enum cpu_tier)t == cpu_best_tier()) check_sizes((enum cpu_tier)t, true, ids, 700);
 #else
         if (cpu_tier_runs((enum cpu_tier)t))
@@ -240,7 +236,7 @@ static void test_stopped_session(void **state)
     fill_ids(ids, N, 5);
     read_in_pieces(m, ids, N, 64, want);
     assert_ok(session_new(m, &o, &s, &err));
-    for (int at = 1; at < (N > 1000 ? 12 : 6); at++) {
+    for (int at = 1; at < 12; at++) {
         struct stopper stop = {.at = at};
         struct sync_request r = {.ids = ids, .n = N, .cancel = &stop.stop, .progress = stop_at, .progress_ctx = &stop};
         struct sync_result result;
