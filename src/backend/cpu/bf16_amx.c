@@ -43,36 +43,47 @@ ALWAYS_INLINE void ask_for(const uint8_t *line)
     __builtin_prefetch(line, 0, 2);
 }
 
+/* A tile on its way from codes to weights: w = (1 + code * 2^-m) * (scale * 2^m) + (bias - scale * 2^m), m by the place of a code. */
+struct unpacking {
+    const uint8_t *tile, *ask; /* the tile to request meanwhile */
+    uint8_t *out;
+    __m512 s2, s3, s4, b2, b3, b4; /* factors and terms for nibbles 2, 3 and 4 of a word */
+};
+
 /*
  * Weights are cut to bf16, which is half a unit of the last place too small on average: 0.72 * 2^-8 of the value, averaged
  * over all mantissas. Scale and bias make up for that, for nothing; the error is 5% above that of rounding.
- * A code becomes a weight in one multiply-add where it lies, without a shift to the lowest place and a conversion:
- *   w = (1 + code * 2^-m) * (scale * 2^m) + (bias - scale * 2^m).
- * Lines of the tile at `ask` are requested one by one between: nine in a row would wait for the buffers.
  */
-ALWAYS_INLINE void unpack(group_tiles *out, const uint8_t *tile, const uint8_t *ask)
+ALWAYS_INLINE struct unpacking begin_unpacking(group_tiles *out, const uint8_t *tile, const uint8_t *ask)
 {
-    ask_for(ask + 8 * LINE);
+    struct unpacking u = {.tile = tile, .ask = ask, .out = (uint8_t *)out};
     const __m512 up = _mm512_set1_ps(1 + 0.72f / 256);
     const __m512 scale = _mm512_mul_ps(load16_bf16(tile + 8 * LINE), up), bias = _mm512_mul_ps(load16_bf16(tile + 8 * LINE + LINE / 2), up);
-    const __m512 s2 = _mm512_mul_ps(scale, _mm512_set1_ps(0x1p15f)), b2 = _mm512_sub_ps(bias, s2);
-    const __m512 s3 = _mm512_mul_ps(scale, _mm512_set1_ps(0x1p11f)), b3 = _mm512_sub_ps(bias, s3);
-    const __m512 s4 = _mm512_mul_ps(scale, _mm512_set1_ps(0x1p7f)), b4 = _mm512_sub_ps(bias, s4);
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) {
-        ask_for(ask + LINE * i);
-        const __m512i w = _mm512_load_si512((const void *)(tile + LINE * i));
-        const __m512i low = _mm512_slli_epi32(w, 12), high = _mm512_srli_epi32(w, 12);
-        uint8_t *to = (uint8_t *)out + 4 * LINE * i; /* four pairs of columns */
-        const __m512 k0 = _mm512_fmadd_ps(CODE(low, 3), s3, b3), k4 = _mm512_fmadd_ps(CODE(low, 4), s4, b4);
-        const __m512 k1 = _mm512_fmadd_ps(CODE(w, 2), s2, b2), k5 = _mm512_fmadd_ps(CODE(w, 3), s3, b3);
-        const __m512 k2 = _mm512_fmadd_ps(CODE(w, 4), s4, b4), k6 = _mm512_fmadd_ps(CODE(high, 2), s2, b2);
-        const __m512 k3 = _mm512_fmadd_ps(CODE(high, 3), s3, b3), k7 = _mm512_fmadd_ps(CODE(high, 4), s4, b4);
-        _mm512_store_si512((void *)to, pair_upper(k0, k1));
-        _mm512_store_si512((void *)(to + LINE), pair_upper(k2, k3));
-        _mm512_store_si512((void *)(to + 2 * LINE), pair_upper(k4, k5));
-        _mm512_store_si512((void *)(to + 3 * LINE), pair_upper(k6, k7));
-    }
+    ask_for(ask + 8 * LINE);
+    u.s2 = _mm512_mul_ps(scale, _mm512_set1_ps(0x1p15f)), u.b2 = _mm512_sub_ps(bias, u.s2);
+    u.s3 = _mm512_mul_ps(scale, _mm512_set1_ps(0x1p11f)), u.b3 = _mm512_sub_ps(bias, u.s3);
+    u.s4 = _mm512_mul_ps(scale, _mm512_set1_ps(0x1p7f)), u.b4 = _mm512_sub_ps(bias, u.s4);
+    return u;
+}
+
+/*
+ * Line i, four pairs of columns: a code becomes a weight in one multiply-add where it lies, without a shift to the lowest place
+ * and a conversion. Lines to come are requested one by one: nine in a row would wait for the buffers.
+ */
+ALWAYS_INLINE void unpack_line(const struct unpacking *u, int i)
+{
+    ask_for(u->ask + LINE * i);
+    const __m512i w = _mm512_load_si512((const void *)(u->tile + LINE * i));
+    const __m512i low = _mm512_slli_epi32(w, 12), high = _mm512_srli_epi32(w, 12);
+    uint8_t *to = u->out + 4 * LINE * i;
+    const __m512 k0 = _mm512_fmadd_ps(CODE(low, 3), u->s3, u->b3), k4 = _mm512_fmadd_ps(CODE(low, 4), u->s4, u->b4);
+    const __m512 k1 = _mm512_fmadd_ps(CODE(w, 2), u->s2, u->b2), k5 = _mm512_fmadd_ps(CODE(w, 3), u->s3, u->b3);
+    const __m512 k2 = _mm512_fmadd_ps(CODE(w, 4), u->s4, u->b4), k6 = _mm512_fmadd_ps(CODE(high, 2), u->s2, u->b2);
+    const __m512 k3 = _mm512_fmadd_ps(CODE(high, 3), u->s3, u->b3), k7 = _mm512_fmadd_ps(CODE(high, 4), u->s4, u->b4);
+    _mm512_store_si512((void *)to, pair_upper(k0, k1));
+    _mm512_store_si512((void *)(to + LINE), pair_upper(k2, k3));
+    _mm512_store_si512((void *)(to + 2 * LINE), pair_upper(k4, k5));
+    _mm512_store_si512((void *)(to + 3 * LINE), pair_upper(k6, k7));
 }
 
 /* One panel by one or two row blocks. */
@@ -95,32 +106,55 @@ ALWAYS_INLINE const uint8_t *far_behind(const struct bf16_job *j, const uint8_t 
     return j->next && at >= end ? j->next + (at - end) : at;
 }
 
-/* Groups count on into the next blocks. */
-ALWAYS_INLINE void unpack_group(struct bf16_work *w, const struct panel *p, int group, int blocks)
+/* Row block b of a group of p; groups count on into the next blocks. */
+ALWAYS_INLINE struct unpacking begin_group(struct bf16_work *w, const struct panel *p, int group, int b)
 {
-    const int groups = p->job->col_tiles, block = p->block + (group < groups ? 0 : 2), slot = (p->slot + group) & (p->kept - 1);
+    const int groups = p->job->col_tiles, block = p->block + (group < groups ? 0 : 2) + b, slot = (p->slot + group) & (p->kept - 1);
     const uint8_t *tile = p->job->block + ((size_t)block * (size_t)groups + (size_t)(group < groups ? group : group - groups)) * Q4_TILE_BYTES;
-    for (int b = 0; b < blocks; b++, tile += (size_t)groups * Q4_TILE_BYTES) unpack(&w->weights[slot][b], tile, far_behind(p->job, tile));
+    return begin_unpacking(&w->weights[slot][b], tile, far_behind(p->job, tile));
 }
 
-/* A group of one panel: x0 and x1 are its tiles of rows, `strip` bytes from one strip to the next. */
-ALWAYS_INLINE void multiply(const uint8_t *x0, const uint8_t *x1, size_t strip, group_tiles *w0, group_tiles *w1, int tiles, int blocks)
+ALWAYS_INLINE void unpack_group(struct bf16_work *w, const struct panel *p, int group, int blocks)
 {
-    UNROLL2(s, STRIPS, {
-        MEMORY_BARRIER();
-        _tile_loadd(4, x0 + s * strip, LINE);
-        _tile_loadd(6, (*w0)[s], LINE);
-        _tile_dpbf16ps(0, 4, 6);
-        if (blocks == 2) {
-            _tile_loadd(7, (*w1)[s], LINE);
-            _tile_dpbf16ps(1, 4, 7);
-        }
-        if (tiles == 2) {
-            _tile_loadd(5, x1 + s * strip, LINE);
-            _tile_dpbf16ps(2, 5, 6);
-        }
-        if (tiles == 2 && blocks == 2) _tile_dpbf16ps(3, 5, 7);
-    })
+    for (int b = 0; b < blocks; b++) {
+        const struct unpacking u = begin_group(w, p, group, b);
+        UNROLL8(i, 8, unpack_line(&u, i);)
+    }
+}
+
+/* Lines from … from+n-1 of a tile, if one is unpacked. The compiler keeps their place between tile instructions. */
+#define LINES(from, n)                                                        \
+    if (u) {                                                                  \
+        MEMORY_BARRIER();                                                     \
+        UNROLL4(i, n, unpack_line(u, (from) + i);)                            \
+        MEMORY_BARRIER();                                                     \
+    }
+
+/*
+ * A strip of one panel by its weights: x0 and x1 are the tiles of rows. Between products a line or more is unpacked: vectors
+ * then work while tiles do, where a whole group at once would fill the queue and make tiles wait.
+ */
+ALWAYS_INLINE void multiply(const uint8_t *x0, const uint8_t *x1, const uint8_t *w0, const uint8_t *w1, int tiles, int blocks,
+                            const struct unpacking *u, int first, int lines)
+{
+    const int each = lines / 4;
+    MEMORY_BARRIER();
+    _tile_loadd(4, x0, LINE);
+    _tile_loadd(6, w0, LINE);
+    _tile_dpbf16ps(0, 4, 6);
+    LINES(first, each)
+    if (blocks == 2) {
+        _tile_loadd(7, w1, LINE);
+        _tile_dpbf16ps(1, 4, 7);
+    }
+    LINES(first + each, each)
+    if (tiles == 2) {
+        _tile_loadd(5, x1, LINE);
+        _tile_dpbf16ps(2, 5, 6);
+    }
+    LINES(first + 2 * each, each)
+    if (tiles == 2 && blocks == 2) _tile_dpbf16ps(3, 5, 7);
+    LINES(first + 3 * each, each)
 }
 
 ALWAYS_INLINE void store_sums(const struct panel *p, int tiles, int blocks)
@@ -160,10 +194,18 @@ ALWAYS_INLINE void multiply_panel(struct bf16_work *w, const struct panel *p, bo
     _tile_zero(3);
     for (int g = 0; !p->begun && g < AHEAD; g++) unpack_group(w, p, g, blocks);
     for (int g = 0; g < groups; g++, x += STRIPS * strip, x1 += STRIPS * strip) {
-        const int slot = (p->slot + g) & (p->kept - 1);
+        group_tiles *now = w->weights[(p->slot + g) & (p->kept - 1)];
+        const bool more = unpacking && g + AHEAD < p->ends;
         ask_outputs(p, g, blocks);
-        if (unpacking && g + AHEAD < p->ends) unpack_group(w, p, g + AHEAD, blocks);
-        multiply(x, x1, strip, &w->weights[slot][0], &w->weights[slot][1], tiles, blocks);
+        UNROLL2(s, STRIPS, {
+            const uint8_t *w0 = now[0][s], *w1 = now[1][s], *at = x + s * strip, *at1 = x1 + s * strip;
+            if (more) {
+                const struct unpacking u = begin_group(w, p, g + AHEAD, blocks == 2 ? s : 0);
+                multiply(at, at1, w0, w1, tiles, blocks, &u, blocks == 2 ? 0 : 4 * s, blocks == 2 ? 8 : 4);
+            } else {
+                multiply(at, at1, w0, w1, tiles, blocks, NULL, 0, 0);
+            }
+        })
     }
     store_sums(p, tiles, blocks);
 }
