@@ -131,7 +131,8 @@ static const struct backend_ops cuda_ops = {
     cuda_seq_free, cuda_seq_reset,  cuda_seq_length,  cuda_seq_reserve,    cuda_border_save,  cuda_seq_keep,      cuda_border_kept,
     cuda_border_restore, cuda_border_free,
     cuda_border_bytes, cuda_page_bytes, cuda_seq_share,  cuda_border_export,  cuda_border_import,
-    cuda_pick_rules,   cuda_pick_take,  cuda_seq_fill,     cuda_measure,    NULL};
+    cuda_pick_rules,   cuda_pick_take,  cuda_seq_fill,     cuda_measure,    NULL,
+    NULL};
 
 /* Which of the plug-in's codes the driver took for this card: its architecture, and whether that is Hopper's own. */
 __global__ void k_compiled_for(int *out)
@@ -192,7 +193,7 @@ static lily_status open_backend(const struct cuda_options *o, struct backend **o
     c->device = card.device;
     c->base.ops = &cuda_ops;
     c->base.shape = o->shape;
-    c->base.limits = (struct backend_limits){o->max_rows, o->max_logits, 0};
+    c->base.limits = (struct backend_limits){o->max_rows, o->max_logits, 0, 0};
     snprintf(c->base.code, sizeof c->base.code, "cuda %d.%d %s %s", card.major, card.minor, o->kv_f32 ? "f32" : "bf16", LILY_CUDA_BUILD);
     lily_status st = fill(c, o, err);
     if (st != LILY_OK) {
