@@ -206,8 +206,8 @@ static const struct backend_ops cpu_ops = {
  * Digits of activations for 4-bit matrices: chosen by phase, tier and mode, never by the number of rows. Two digits
  * (about 15 bits of the largest value of a group; SPEED.md has the error) are faster where the products of many rows are bound
  * by arithmetic. Three are as exact as fp32, and with VNNI decode reads memory faster by them. Plain C keeps fp32.
- * The fast mode takes one for the inputs of the routed experts and of the delta rule layers between the ends; with AMX it
- * multiplies bf16 there, which is faster. The router's 8-bit codes are multiplied with three wherever VNNI is.
+ * The fast mode takes one for the inputs of the routed experts, and for queries, keys and z of the delta rule layers, between the
+ * ends; with AMX it multiplies bf16 there, which is faster. The router's 8-bit codes are multiplied with three wherever VNNI is.
  */
 static struct digit_choice digits_of(enum cpu_tier tier, bool fast, enum phase phase)
 {

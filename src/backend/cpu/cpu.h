@@ -71,6 +71,7 @@ struct workspace {
     float *q;            /* (n, n_q_heads*512) queries and gates */
     float *k, *v;        /* (n, n_kv_heads*256) */
     struct digits router_digits; /* (n, hidden) rows of norm as three digits: the router's input. Lies where routed comes later */
+    struct digits value_digits;  /* there, too: (n, hidden) rows of norm with more digits than norm has, for values of delta rule layers */
     float *router;       /* (n, ld_experts) logits */
     float *shared_gate;  /* (n, 16) first column used */
     int32_t *top;        /* (n, 8) experts, best first */
@@ -93,7 +94,7 @@ struct digit_choice {
     bool bf16;  /* bf16 on tiles in place of digits; the counts are then 0 */
     int count;  /* 0: fp32 */
     int routed; /* of the normed rows for the chosen experts' gate and up; 0: those of the other matrices, not copied together */
-    int delta;  /* of the normed rows for the input projections of delta rule layers */
+    int delta;  /* of the normed rows for queries, keys and z of delta rule layers; values and gates have `count` */
     bool router; /* the router's normed rows have three of their own */
 };
 

@@ -177,6 +177,16 @@ lily_status matrix_pack(const struct module_view *src, struct pool *pool, struct
     return LILY_OK;
 }
 
+struct matrix matrix_rows(const struct matrix *m, int from, int to)
+{
+    struct matrix part = *m;
+    part.rows = to - from;
+    part.n_blocks = (part.rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    part.bytes = part.expert_bytes = part.block_bytes * (size_t)part.n_blocks;
+    part.data = matrix_block(m, 0, from / BLOCK_ROWS);
+    return part;
+}
+
 void matrix_row(const struct matrix *m, int expert, int row, float *out)
 {
     const uint8_t *block = matrix_block(m, expert, row / BLOCK_ROWS);

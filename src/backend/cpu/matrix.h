@@ -44,6 +44,9 @@ static inline const uint8_t *matrix_block(const struct matrix *m, int expert, in
     return m->data + (size_t)expert * m->expert_bytes + (size_t)block * m->block_bytes;
 }
 
+/* Rows from … to-1 of a matrix without experts, as a matrix of their own over the same data; `from` is a multiple of BLOCK_ROWS. */
+struct matrix matrix_rows(const struct matrix *m, int from, int to);
+
 /* One row as fp32: cols values of scale*q + bias. */
 void matrix_row(const struct matrix *m, int expert, int row, float *out);
 

@@ -4,11 +4,44 @@
 
 #include "backend/cpu/cpu.h"
 
+/* The normed rows a second time, with the digits that values and gates are computed from. */
+static void value_digits_part(void *arg, int thread, int n_threads)
+{
+    const struct cpu_backend *c = arg;
+    const struct act *norm = &c->ws.norm;
+    long lo, hi;
+    pool_range(c->batch->n_rows, thread, n_threads, &lo, &hi);
+    for (long t = lo; t < hi; t++) {
+        struct digit_row out = digit_row(&c->ws.value_digits, t, 0);
+        c->kernels.split_digits(&out, norm->x + t * norm->ld, norm->ld / QUANT_GROUP);
+    }
+}
+
+/* The fast mode: queries, keys and z from fewer digits than values, beta and decay, whose errors the state keeps. */
+static void project_coarse_and_fine(struct cpu_backend *c, const struct gdn_weights *w)
+{
+    struct workspace *ws = &c->ws;
+    const int values = 2 * c->base.shape.n_gdn_k_heads * GDN_DIM;
+    struct matrix qk = matrix_rows(w->in_qkv, 0, values), v = matrix_rows(w->in_qkv, values, w->in_qkv->rows);
+    struct linear coarse[] = {{&qk, ws->qkv, ws->ld_qkv}, {w->in_z, ws->z, ws->ld_z}};
+    struct linear fine[] = {{&v, ws->qkv + values, ws->ld_qkv}, {w->in_b, ws->b, ws->ld_heads}, {w->in_a, ws->a, ws->ld_heads}};
+    ws->value_digits.count = c->now.count;
+    run_rows(c, value_digits_part, c);
+    struct act in = ws->norm;
+    in.digits = ws->value_digits;
+    cpu_linear(c, coarse, 2, &ws->norm, c->batch->n_rows);
+    cpu_linear(c, fine, 3, &in, c->batch->n_rows);
+}
+
 void cpu_step_gdn_in(struct backend *be, const struct gdn_weights *w)
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
     cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.delta);
+    if (c->now.delta != c->now.count) {
+        project_coarse_and_fine(c, w);
+        return;
+    }
     struct linear l[] = {{w->in_qkv, ws->qkv, ws->ld_qkv},
                          {w->in_z, ws->z, ws->ld_z},
                          {w->in_b, ws->b, ws->ld_heads},

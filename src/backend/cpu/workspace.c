@@ -76,6 +76,7 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->routed.bf16 = (struct bf16_run){(uint16_t *)(void *)ws->routed.digits.d, ws->norm.ld, 0};
     ws->router_digits = ws->routed.digits;
     ws->router_digits.count = DIGITS_MAX;
+    ws->value_digits = ws->routed.digits;
     ws->rotary = carve_floats(c, n, ROTARY_DIM);
     carve_outputs(ws, n, c);
     ws->mixed = carve_act(c, n, value_dim > q_dim ? value_dim : q_dim);
