@@ -95,7 +95,7 @@ static void tell_fast(enum cpu_tier tier)
     else
         fputs("fast mode: chosen experts, and queries, keys and z of delta rule layers, read a prompt's activations in 8 bits, but in the first\n"
               "layer; over 2,000 tokens of the demo model that costs a KL of at most 0.0017 against exact, the same most likely token on 98.8%,\n"
-              "perplexity within 0.05%\n",
+              "perplexity within 0.05%; of other text, at worst, a KL of 0.0019 and 97.4%\n",
               stderr);
 }
 
