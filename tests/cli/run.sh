@@ -114,6 +114,7 @@ if [ -n "$have_python" ]; then
         wait "$pid"
         rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
     }
+    : >"$tmp/out" # here and not only by the program's shell: what the last one wrote would stop it before it has begun
     # shellcheck disable=SC2086
     "$LILY" $long >"$tmp/out" 2>"$tmp/err" &
     pid=$!
