@@ -73,7 +73,7 @@ struct workspace {
     struct digits router_digits; /* (n, hidden) rows of norm as three digits: the router's input. Lies where routed comes later */
     struct digits value_digits;  /* there, too: (n, hidden) rows of norm with more digits than norm has, for values of delta rule layers */
     float *router;       /* (n, ld_experts) logits */
-    float *shared_gate;  /* (n, 16) first column used */
+    float *shared_gate;  /* (n, 16) first column used: the product, then its sigmoid, the shared expert's weight */
     int32_t *top;        /* (n, 8) experts, best first */
     float *top_weight;   /* (n, 8) */
     struct expert_group *groups; /* (n_experts) */

@@ -41,8 +41,10 @@ static void choose_experts(struct workspace *ws, const struct cpu_kernels *k, in
     for (long t = from; t < to; t++) {
         const float *logits = ws->router + t * ws->ld_experts;
         int32_t *top = ws->top + t * EXPERTS_PER_TOKEN;
+        float *shared = ws->shared_gate + t * BLOCK_ROWS;
         k->top_experts(top, logits, n_experts);
         weigh_experts(ws->top_weight + t * EXPERTS_PER_TOKEN, logits, top);
+        *shared = 1 / (1 + expf(-*shared));
     }
 }
 
@@ -206,6 +208,9 @@ struct expert_run {
     struct act *inner;
     bool completes;      /* groups of inner as the next product reads them, at once */
     float *out;          /* (…, ld_hidden) */
+    const int32_t *tokens; /* (n) the batch row of each row; NULL: in order */
+    const float *weights;  /* of row i in its token: at i * ld_weights */
+    int ld_weights;
 };
 
 /* inner = silu(gate*x) * (up*x) of one row and n_blocks row blocks. In prefill the next product's form of it is made at once. */
@@ -274,7 +279,9 @@ static struct expert_run shared_run(const struct expert_job *j)
                                .n = j->c->batch->n_rows,
                                .inner = &ws->shared,
                                .completes = j->prefill,
-                               .out = ws->shared_out};
+                               .out = ws->shared_out,
+                               .weights = ws->shared_gate,
+                               .ld_weights = BLOCK_ROWS};
 }
 
 static struct expert_run routed_run(const struct expert_job *j, const struct expert_group *g)
@@ -290,7 +297,10 @@ static struct expert_run routed_run(const struct expert_job *j, const struct exp
                                .n = g->n,
                                .inner = &ws->inner,
                                .completes = j->prefill,
-                               .out = ws->expert_out};
+                               .out = ws->expert_out,
+                               .tokens = ws->slot_token + g->first,
+                               .weights = ws->slot_weight + g->first,
+                               .ld_weights = 1};
 }
 
 /* after: what this thread runs next; NULL: nothing. */
@@ -344,17 +354,11 @@ static void down_part(void *arg, int thread, int n_threads)
     run_share(j, share_of(j, blocks, shared_blocks, thread, n_threads), blocks, shared_blocks, down_blocks);
 }
 
-static float shared_weight(const struct workspace *ws, long t)
-{
-    return 1 / (1 + expf(-ws->shared_gate[t * BLOCK_ROWS]));
-}
-
 /* x += weight * down * inner of an expert, for the row blocks e->lo … e->hi-1; after: as in blocks_fn. */
 static void add_down(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
 {
     enum { BLOCKS = 16, LD = BLOCKS * BLOCK_ROWS };
     float out[MAX_PIECE * LD] __attribute__((aligned(64)));
-    struct workspace *ws = &c->ws;
     const struct act in = act_run(e->inner, e->first, e->n);
     struct product p = {e->down, e->expert, &in, NULL, e->n, out, LD, {NULL, 0}};
     for (int from = 0, to; from < e->n; from = to) {
@@ -365,9 +369,8 @@ static void add_down(struct cpu_backend *c, const struct expert_run *e, const st
             if (b + n == e->hi && after) p.next = (struct block_run){matrix_block(after->down, after->expert, after->lo), BLOCKS};
             product_run(c, &p, from, to, b, n, out);
             for (int r = from; r < to; r++) {
-                const long t = e->inner == &ws->shared ? r : ws->slot_token[e->first + r];
-                const float weight = e->inner == &ws->shared ? shared_weight(ws, t) : ws->slot_weight[e->first + r];
-                c->kernels.add_scaled(ws->x + t * c->base.shape.hidden + (long)b * BLOCK_ROWS, out + (r - from) * LD, weight, n * BLOCK_ROWS);
+                float *x = c->ws.x + (long)(e->tokens ? e->tokens[r] : r) * c->base.shape.hidden + (long)b * BLOCK_ROWS;
+                c->kernels.add_scaled(x, out + (r - from) * LD, e->weights[r * e->ld_weights], n * BLOCK_ROWS);
             }
         }
     }
@@ -393,7 +396,7 @@ static void add_down_part(void *arg, int thread, int n_threads)
     add_down(j->c, &after, NULL);
 }
 
-/* x += sum of the chosen experts by weight, best first, + sigmoid(shared gate) * shared expert. */
+/* x += sum of the chosen experts by weight, best first, + the shared expert by its gate. */
 static void combine_part(void *arg, int thread, int n_threads)
 {
     const struct expert_job *j = arg;
@@ -406,7 +409,7 @@ static void combine_part(void *arg, int thread, int n_threads)
         for (int i = 0; i < EXPERTS_PER_TOKEN; i++)
             j->c->kernels.add_scaled(x, ws->expert_out + (long)ws->slot_of[t * EXPERTS_PER_TOKEN + i] * ws->ld_hidden,
                                      ws->top_weight[t * EXPERTS_PER_TOKEN + i], hidden);
-        j->c->kernels.add_scaled(x, ws->shared_out + t * ws->ld_hidden, shared_weight(ws, t), hidden);
+        j->c->kernels.add_scaled(x, ws->shared_out + t * ws->ld_hidden, ws->shared_gate[t * BLOCK_ROWS], hidden);
     }
 }
 
