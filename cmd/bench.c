@@ -163,6 +163,7 @@ static lily_status find_device(struct bench_args *a, const struct source *s, str
 static lily_status open_model(const struct bench_args *a, const struct source *s, struct model **out, struct lily_err *err)
 {
     struct model_options o;
+    model_tell_fast(&a->model);
     model_args_options(&a->model, &o);
     o.plan.ctx = (bench_context(&a->o) + GRID - 1) / GRID * GRID;
     if (!a->synthetic) return model_open(s->name.data, &o, out, err);

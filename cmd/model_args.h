@@ -36,8 +36,10 @@ lily_status model_texts(const struct model_args *a, struct bundle *out, struct l
 /* Loads the weights. borders: states that a session may keep besides the live one. */
 lily_status model_weights(const struct model_args *a, int borders, struct bundle *b, struct lily_err *err);
 
-/* The options of a run as far as these say them: device, threads, cache type, limit; the plan's context is left open.
- * Says on stderr what --fast costs. */
+/* Says on stderr what --fast costs, where it was asked for; model_weights does so itself. */
+void model_tell_fast(const struct model_args *a);
+
+/* The options of a run as far as these say them: device, threads, cache type, limit; the plan's context is left open. */
 void model_args_options(const struct model_args *a, struct model_options *o);
 /* What the plan asks of the model: for model_weights and for `lily info`. */
 void model_plan_want(const struct model_args *a, const struct model_config *c, int borders, struct plan_want *want);

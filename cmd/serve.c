@@ -137,6 +137,7 @@ static int fake_context(const struct serve_args *a, const struct bundle *b)
 static void model_runner_options(const struct serve_args *a, const struct bundle *b, struct runner_model_options *o)
 {
     memset(o, 0, sizeof *o);
+    model_tell_fast(&a->model);
     model_args_options(&a->model, &o->model);
     model_plan_want(&a->model, &b->config, 0, &o->model.plan);
     o->model.plan.n_seqs = a->parallel + (a->verify > 0); /* one more reads prompts again */
