@@ -321,7 +321,7 @@ lily_status config_load(const char *dir, struct model_config *out, struct lily_e
     if (st != LILY_OK && !file_is_dir(dir))
         st = err_set(err, st, file_exists(dir) ? "%s: is a file, expected a model folder" : "%s: there is no such folder", dir);
     if (st != LILY_OK && !file_exists(path.data))
-        err_hint(err, "a model folder holds config.json, tokenizer.json and *.safetensors");
+        err_hint(err, "a model folder holds config.json, tokenizer.json and *.safetensors; lily pull fetches one by its name");
     if (st == LILY_OK) st = config_parse(buf_str(&text), text.len, path.data, out, err);
     file_join(&path, dir, "generation_config.json");
     if (st == LILY_OK && file_exists(path.data)) {

@@ -71,7 +71,7 @@ lily_status packing_open(const struct checkpoint *ck, const char *dir, const cha
     checkpoint_key(ck, true, key);
     if (wish) {
         st = open_checked(wish, key, pool, out, err);
-        if (st == LILY_ERR_IO) err_hint(err, "lily pack DIR --out FILE makes such a file");
+        if (st != LILY_OK && st != LILY_ERR_MEMORY) err_hint(err, "lily pack DIR --out FILE makes such a file");
         return st;
     }
     packing_find(ck, dir, &path);

@@ -135,6 +135,6 @@ lily_status plan_make(const struct model_config *config, const struct plan_want 
             "the model does not fit: %s needed (weights %s, kv of %d tokens %s, saved states %s, scratch %s), %s available",
             SIZE_TEXT(out->total), SIZE_TEXT(out->weights), out->ctx, SIZE_TEXT(out->kv), SIZE_TEXT(out->borders),
             SIZE_TEXT(out->scratch), SIZE_TEXT(out->limit));
-    err_hint(err, "lower --ctx, free memory, or raise --memory-limit");
+    err_hint(err, out->borders > out->kv ? "lower --cache-ram, free memory, or raise --memory-limit" : "lower --ctx, free memory, or raise --memory-limit");
     return LILY_ERR_MEMORY;
 }

@@ -34,7 +34,7 @@ static lily_status check_header(struct packed *p, const char key[65], struct lil
     char hex[65];
     if (p->map.size < PACKED_HEADER) return damaged(p, "it is shorter than its header", err);
     memcpy(h, p->map.data, sizeof *h);
-    if (memcmp(h->magic, PACKED_MAGIC, 8) != 0) return damaged(p, "it does not begin as one", err);
+    if (memcmp(h->magic, PACKED_MAGIC, 8) != 0) LILY_FAIL(err, LILY_ERR_FORMAT, "%s: not a packed file: it does not begin as one", p->path);
     if (h->version != PACKED_VERSION)
         LILY_FAIL(err, LILY_ERR_FORMAT, "%s: a packed file of version %u, expected %d", p->path, h->version, PACKED_VERSION);
     sha256_of(h, offsetof(struct packed_header, self), hex);
