@@ -166,9 +166,13 @@ static lily_status open_model(const struct bench_args *a, const struct source *s
     model_tell_fast(&a->model);
     model_args_options(&a->model, &o);
     o.plan.ctx = (bench_context(&a->o) + GRID - 1) / GRID * GRID;
-    if (!a->synthetic) return model_open(s->name.data, &o, out, err);
-    keep_packed(a, &o, &s->plan);
-    return model_open_synth(&s->plan, &o, out, err);
+    if (a->synthetic) keep_packed(a, &o, &s->plan);
+    lily_status st = a->synthetic ? model_open_synth(&s->plan, &o, out, err) : model_open(s->name.data, &o, out, err);
+    const struct model_config *c = a->synthetic ? &s->plan.config : &s->config;
+    /* The context follows from the lengths here, not from --ctx. */
+    if (o.plan.ctx > c->shape.max_positions) err_hint(err, "give shorter --lengths");
+    else if (st == LILY_ERR_MEMORY) err_hint(err, "give shorter --lengths, free memory, or raise --memory-limit");
+    return st;
 }
 
 /* ---- running ---- */

@@ -118,9 +118,11 @@ lily_status plan_make(const struct model_config *config, const struct plan_want 
     memset(out, 0, sizeof *out);
     out->weights = weight_bytes(config);
     out->limit = want->limit ? want->limit : plan_available_memory();
-    if (want->ctx > config->shape.max_positions)
-        LILY_FAIL(err, LILY_ERR_USAGE, "a context of %d tokens: the model's limit is %d", want->ctx,
-                  config->shape.max_positions);
+    if (want->ctx > config->shape.max_positions) {
+        err_set(err, LILY_ERR_USAGE, "a context of %d tokens: the model's limit is %d", want->ctx, config->shape.max_positions);
+        err_hint(err, "give --ctx %d or less", config->shape.max_positions);
+        return LILY_ERR_USAGE;
+    }
     out->ctx = want->ctx;
     out->rows = want->max_rows ? want->max_rows : CPU_SHORT_ROWS;
     if (!out->ctx) {

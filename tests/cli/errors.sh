@@ -94,6 +94,15 @@ expect 'a hostile name: refused' fails_with 1 config.json
 expect 'a hostile name: no escape sequence' lacks "$err" "$(printf '\033')"
 run run -m $TINY hi --memory-limit 1M
 expect 'too little memory' fails_with 1 'does not fit'
+run run -m models/demo hi --ctx 100K
+expect 'a context beyond the model' fails_with 2 "the model's limit is 65536"
+expect 'a context beyond the model: the hint' has "$err" 'hint: give --ctx 65536 or less'
+run bench -m models/demo --lengths 64K
+expect 'lengths beyond the model' fails_with 2 "the model's limit is 65536"
+expect 'lengths beyond the model: the hint' has "$err" 'hint: give shorter --lengths'
+run bench -m models/demo --lengths 32K --memory-limit 32M
+expect 'lengths that do not fit' fails_with 1 'does not fit'
+expect 'lengths that do not fit: the hint' has "$err" 'hint: give shorter --lengths, free'
 run run -m $TINY hi --ctx 64 -s "$(head -c 300 /dev/zero | tr '\0' x)"
 expect 'a prompt past the context' fails_with 1 'context'
 run -i '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}' run -m $TINY --messages -
