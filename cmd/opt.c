@@ -239,8 +239,8 @@ const char *nearest_name(const char *word, const char *const *names, int n)
     const char *best = NULL;
     int best_distance = INT_MAX, len = (int)strlen(word);
     for (int i = 0; i < n; i++) {
-        int d = distance(word, names[i]);
-        if (len >= 3 && strncmp(names[i], word, (size_t)len) == 0) d = 1;
+        int d = distance(word, names[i]), n_name = (int)strlen(names[i]), shorter = len < n_name ? len : n_name;
+        if (shorter >= 3 && strncmp(names[i], word, (size_t)shorter) == 0) d = 1; /* one begins with the other: --temperature */
         if (d < best_distance) {
             best_distance = d;
             best = names[i];

@@ -71,6 +71,8 @@ expect 'help of an unknown command' fails_with 2 'unknown command "nothing"'
 run run hi --tmep 0
 expect 'unknown option' fails_with 2 'run: unknown option --tmep'
 expect 'unknown option: nearest' has "$err" 'hint: did you mean --temp?'
+run run hi --temperature 0
+expect 'unknown option: one that goes on' has "$err" 'hint: did you mean --temp?'
 run run hi --top 1
 expect 'ambiguous option' fails_with 2 'ambiguous option --top'
 expect 'ambiguous option: which' has "$err" 'hint: it begins --top-k, --top-p'
