@@ -1,9 +1,11 @@
-/* Finding a model folder: the hub cache and the demo model. */
+/* Finding a model folder: what was named, the hub cache, the demo model. */
 #include <dirent.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backend/cpu/packed.h"
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -11,7 +13,7 @@
 #include "load/names.h"
 #include "model_args.h"
 
-enum { MAX_INDEX_BYTES = 16 << 20 };
+enum { MAX_INDEX_BYTES = 16 << 20, MAX_NAMED = 3 };
 
 /* A folder of the hub cache, as a candidate for the newest. */
 struct newest {
@@ -122,6 +124,50 @@ bool model_find_demo(struct buf *dir)
     return found;
 }
 
+/* ---- what was named ---- */
+
+static bool is_packed(const char *path)
+{
+    char head[sizeof PACKED_MAGIC - 1];
+    struct stat sb;
+    FILE *f = stat(path, &sb) == 0 && S_ISREG(sb.st_mode) ? fopen(path, "re") : NULL;
+    bool packed = f && fread(head, sizeof head, 1, f) == 1 && memcmp(head, PACKED_MAGIC, sizeof head) == 0;
+    if (f) fclose(f);
+    return packed;
+}
+
+/* Appends " -m DIR" for model folders below dir; as deep as a repository's folder in the hub cache has its own. */
+static void find_inside(const char *dir, int depth, int *n, struct buf *list)
+{
+    DIR *d = opendir(dir);
+    struct buf path = {0};
+    for (const struct dirent *e; d && *n < MAX_NAMED && (e = readdir(d));) {
+        if (e->d_name[0] == '.') continue;
+        file_join(&path, dir, e->d_name);
+        if (is_there(buf_str(&path), "config.json")) buf_printf(list, "%s -m %s", (*n)++ ? "," : "", buf_str(&path));
+        else if (depth > 1 && file_is_dir(buf_str(&path))) find_inside(buf_str(&path), depth - 1, n, list);
+    }
+    if (d) closedir(d);
+    buf_free(&path);
+}
+
+lily_status model_check_dir(const char *dir, struct lily_err *err)
+{
+    struct buf list = {0};
+    int n = 0;
+    lily_status st = LILY_OK;
+    if (is_packed(dir)) {
+        st = err_set(err, LILY_ERR_IO, "%s: is a packed file, expected a model folder", dir);
+        err_hint(err, "name the folder that it was made from, too: -m DIR --packed %s", dir);
+    } else if (file_is_dir(dir) && !is_there(dir, "config.json")) {
+        find_inside(dir, 2, &n, &list);
+        if (n) st = err_set(err, LILY_ERR_IO, "%s: holds no config.json, so it is no model folder", dir);
+        if (n) err_hint(err, "models are inside:%s", buf_str(&list));
+    }
+    buf_free(&list);
+    return st;
+}
+
 lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_err *err)
 {
     struct newest pulled = {0};
@@ -133,12 +179,12 @@ lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_
     }
     if (a->dir) {
         buf_addz(dir, a->dir);
-        return LILY_OK;
+        return model_check_dir(a->dir, err);
     }
     if (env_model()) {
         buf_addz(dir, env_model());
         log_note("model: %s (from LILY_MODEL)", buf_str(dir));
-        return LILY_OK;
+        return model_check_dir(buf_str(dir), err);
     }
     env_hub_dir(&hub);
     if (hub.len) search_hub(buf_str(&hub), &pulled);

@@ -23,6 +23,16 @@ refused 'no folder' 'nowhere: there is no such folder'
 dir=$tmp/a.gguf
 : >"$dir"
 refused 'a file in place of a folder' 'a.gguf: is a file, expected a model folder'
+printf 'lilypack and more' >"$tmp/a.packed"
+dir=$tmp/a.packed
+refused 'a packed file' 'a.packed: is a packed file' "hint: name the folder that it was made from, too: -m DIR --packed $tmp/a.packed"
+mkdir -p "$tmp/hub/models--a/snapshots"
+cp -r $TINY "$tmp/hub/models--a/snapshots/1"
+dir=$tmp/hub/models--a
+refused 'a folder around a model' 'models--a: holds no config.json' "hint: models are inside: -m $dir/snapshots/1"
+run pack "$dir"
+expect 'a folder around a model: pack' fails_with 1 'holds no config.json'
+rm -r "$tmp/hub"
 mkdir "$tmp/empty"
 dir=$tmp/empty
 refused 'an empty folder' config.json
