@@ -68,10 +68,10 @@ static lily_status take_bias(void *values, const char *text, struct lily_err *er
 static const struct opt options[] = {
     {"max-tokens", 'n', "N", "tokens of an answer, thinking included (default: what the context holds)", OPT_INT, AT(max_tokens), 1,
      1 << 24, NULL},
-    {"temp", 't', "T", "temperature; 0 always takes the most likely token (default: the model's, 1.0)", OPT_REAL, AT(temperature), 0,
+    {"temp", 't', "T", "temperature; 0 always takes the most likely token (default: what the model's folder recommends, else 1.0)", OPT_REAL, AT(temperature), 0,
      100, NULL},
-    {"top-k", 0, "K", "only the K most likely tokens; 0 is off (default: the model's, 20)", OPT_INT, AT(top_k), 0, 1 << 24, NULL},
-    {"top-p", 0, "P", "only the most likely tokens that together have probability P; 1 is off (default: the model's, 0.95)", OPT_REAL,
+    {"top-k", 0, "K", "only the K most likely tokens; 0 is off (default: what the model's folder recommends, else 20)", OPT_INT, AT(top_k), 0, 1 << 24, NULL},
+    {"top-p", 0, "P", "only the most likely tokens that together have probability P; 1 is off (default: what the model's folder recommends, else 0.95)", OPT_REAL,
      AT(top_p), 0, 1, NULL},
     {"min-p", 0, "P", "only tokens at least P times as likely as the most likely one; 0 is off (default: 0)", OPT_REAL, AT(min_p), 0, 1,
      NULL},
