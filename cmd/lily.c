@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/safe.h"
+#include "base/size.h"
 #include "commands.h"
 #include "process.h"
 
@@ -66,7 +67,7 @@ static lily_status read_stream(FILE *f, const char *name, struct buf *out, struc
     char chunk[65536];
     size_t n;
     while (!feof(f) && (n = fread(chunk, 1, sizeof chunk, f)) > 0) { /* asked again, a terminal would want a second Ctrl-D */
-        if (out->len + n > MAX_INPUT_BYTES) LILY_FAIL(err, LILY_ERR_LIMIT, "%s has more than %d MB", name, MAX_INPUT_BYTES >> 20);
+        if (out->len + n > MAX_INPUT_BYTES) LILY_FAIL(err, LILY_ERR_LIMIT, "%s has more than %s", name, SIZE_TEXT(MAX_INPUT_BYTES));
         if (!buf_try_reserve(out, n)) LILY_FAIL(err, LILY_ERR_MEMORY, "not enough memory for %s (%zu bytes so far)", name, out->len + n);
         buf_add(out, chunk, n);
     }

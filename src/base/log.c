@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/safe.h"
+#include "base/size.h"
 
 enum { BAR_WIDTH = 28 };
 static const double first_draw_ms = 250, redraw_ms = 100;
@@ -145,14 +146,14 @@ void progress_begin(struct progress *p, const char *label, double total, const c
     p->terminal = isatty(STDERR_FILENO) && !atomic_load(&is_quiet);
 }
 
-/* "2.0 of 4.0 GB, 500 MB/s, ", "192 of 215 tokens, 25 tokens/s, ", "3 of 30 s, "; nothing of what has no unit. */
+/* "2.0 of 4.0 GiB, 500 MiB/s, ", "192 of 215 tokens, 25 tokens/s, ", "3 of 30 s, "; nothing of what has no unit. */
 static void add_amounts(struct buf *line, double done, double total, double seconds, const char *unit)
 {
     if (strcmp(unit, "B") == 0) {
-        double k = total >= 1e9 ? 1e9 : 1e6;
-        const char *name = total >= 1e9 ? "GB" : "MB";
-        int digits = total >= 1e9 ? 1 : 0;
-        buf_printf(line, "%.*f of %.*f %s, %.0f MB/s, ", digits, done / k, digits, total / k, name, done / 1e6 / seconds);
+        double k = total >= GIB ? GIB : MIB;
+        const char *name = total >= GIB ? "GiB" : "MiB";
+        int digits = total >= GIB ? 1 : 0;
+        buf_printf(line, "%.*f of %.*f %s, %.0f MiB/s, ", digits, done / k, digits, total / k, name, done / MIB / seconds);
     } else if (*unit) {
         buf_printf(line, "%.0f of %.0f %s, ", done, total, unit);
         if (strcmp(unit, "s") != 0) buf_printf(line, "%.0f %s/s, ", done / seconds, unit);

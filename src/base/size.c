@@ -6,9 +6,9 @@
 struct size_text size_text(double bytes)
 {
     struct size_text t;
-    if (bytes >= 1e9) snprintf(t.s, sizeof t.s, "%.2f GB", bytes / 1e9);
-    else if (bytes >= 1e6) snprintf(t.s, sizeof t.s, bytes >= 1e8 ? "%.0f MB" : "%.1f MB", bytes / 1e6);
-    else if (bytes >= 1e3) snprintf(t.s, sizeof t.s, "%.1f kB", bytes / 1e3);
+    if (bytes >= GIB) snprintf(t.s, sizeof t.s, "%.2f GiB", bytes / GIB);
+    else if (bytes >= MIB) snprintf(t.s, sizeof t.s, bytes >= 100 * MIB ? "%.0f MiB" : "%.1f MiB", bytes / MIB);
+    else if (bytes >= KIB) snprintf(t.s, sizeof t.s, "%.1f KiB", bytes / KIB);
     else snprintf(t.s, sizeof t.s, "%.0f B", bytes);
     return t;
 }

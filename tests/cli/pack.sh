@@ -10,7 +10,7 @@ for model in $TINY models/demo; do
     ids "$tmp/$name" --packed=none && keep plain
     run pack "$tmp/$name"
     expect "pack $name" is "$rc" 0
-    expect "pack $name says so" has "$out" ' MB written in '
+    expect "pack $name says so" has "$out" ' MiB written in '
     file=$(ls "$tmp"/cache/lily/packed/*.lily)
     ids "$tmp/$name" --threads=1 && keep packed
     ids "$tmp/$name" --packed="$file" && keep named

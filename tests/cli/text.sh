@@ -54,6 +54,8 @@ run info -m $TINY --ctx 1024 --kv f32
 expect 'info: the plan follows the options' has "$out" '1024 tokens of context'
 run info -m $TINY --ctx 1M
 expect 'info: context past the model' fails_with 2 'context'
+run info -m $TINY --memory-limit 24G
+expect 'info: a limit is shown in the unit it was given in' has "$out" '24.00 GiB'
 run info -m $TINY --memory-limit 1M
 expect 'info: shows a plan that does not fit' is "$rc" 0
 expect 'info: says so' has "$out" 'does not fit'

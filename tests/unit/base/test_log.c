@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size.h"
 
 static char seen[8192];
 static double now_ms;
@@ -103,12 +104,12 @@ static void a_long_message_is_cut_at_a_line(void **state)
 static void slow_work(void)
 {
     struct progress p;
-    progress_begin(&p, "loading", 4e9, "B");
-    progress_at(&p, 1e9);
+    progress_begin(&p, "loading", 4 * GIB, "B");
+    progress_at(&p, GIB);
     now_ms += 300;
-    progress_at(&p, 2e9);
+    progress_at(&p, 2 * GIB);
     now_ms += 99;
-    progress_at(&p, 2.1e9); /* too soon after the last drawing */
+    progress_at(&p, 2.1 * GIB); /* too soon after the last drawing */
     log_note("between");
     progress_end(&p);
 }
@@ -166,7 +167,7 @@ static void a_bar_on_the_terminal_is_drawn_and_wiped(void **state)
 {
     (void)state;
     if (!on_terminal(slow_work)) TEST_SKIP("no pseudo terminal here");
-    char *bar = strstr(seen, "\rloading [==============              ]  50% 2.0 of 4.0 GB, ");
+    char *bar = strstr(seen, "\rloading [==============              ]  50% 2.0 of 4.0 GiB, ");
     assert_non_null(bar);
     assert_null(strstr(bar + 1, "\rloading")); /* one drawing only */
     char *note = strstr(bar, "\r\033[Klily: between"); /* the bar makes room for the line */
