@@ -18,9 +18,4 @@ lily_status body_read(const char *path, struct body *out, struct lily_err *err);
 lily_status body_text_only(const struct body *b, struct lily_err *err);
 void body_free(struct body *b);
 
-/* {role, content}; owned. */
-struct json *chat_message(const char *role, const char *text, size_t n);
-/* The same with a text of any size, added to messages: LILY_ERR_MEMORY when there is no room for it. */
-lily_status chat_message_add(struct json *messages, const char *role, const struct buf *text, struct lily_err *err);
-
 #endif

@@ -8,7 +8,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/safe.h"
-#include "body.h"
+#include "chat/message.h"
 #include "commands.h"
 #include "input.h"
 #include "interrupt.h"

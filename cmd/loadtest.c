@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "chat/message.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "load_stats.h"
@@ -70,14 +71,6 @@ static const char *const openings[] = {"Tell me a short story about a fox and a 
 static const char *const follow_ups[] = {"Go on.", "Say that in fewer words.", "Why?", "Thank you. What did I ask first?"};
 static const char *const words[] = {"river", "lamp", "seven", "walks", "slowly", "green", "under", "the", "and", "stone", "morning", "reads"};
 
-static void add_message(struct json *messages, const char *role, const char *text, size_t n)
-{
-    struct json *m = json_new_object();
-    json_put(m, "role", json_new_string(role));
-    json_put(m, "content", json_new_text(text, n));
-    json_add(messages, m);
-}
-
 static void long_text(struct run *r, struct buf *out)
 {
     buf_printf(out, "Text %d: ", (int)(draw(r) * 1e9)); /* no two begin alike, so no cache helps */
@@ -105,7 +98,7 @@ static struct json *next_turn(struct run *r, struct request *q)
     struct json *messages = c && c->messages ? c->messages : json_new_array();
     int turn = c ? c->turns : 0;
     const char *text = turn ? follow_ups[(turn - 1) % 4] : openings[(int)(draw(r) * 5) % 5];
-    add_message(messages, "user", text, strlen(text));
+    json_add(messages, chat_message("user", text, strlen(text)));
     if (!c) return messages;
     c->busy = true;
     c->messages = messages;
@@ -122,7 +115,7 @@ static char *make_body(struct run *r, struct request *q)
         messages = json_new_array();
         if (q->kind == LOAD_LONG) long_text(r, &text);
         else buf_addz(&text, openings[0]);
-        add_message(messages, "user", buf_str(&text), text.len);
+        json_add(messages, chat_message("user", buf_str(&text), text.len));
         buf_clear(&text);
     }
     if (r->a->model_name) json_put(v, "model", json_new_string(r->a->model_name));
@@ -224,7 +217,7 @@ static void end_turn(struct request *q, bool good)
     struct conversation *c = q->talk;
     if (!c) return;
     c->busy = false;
-    if (good) add_message(c->messages, "assistant", buf_str(&q->answer), q->answer.len);
+    if (good) json_add(c->messages, chat_message("assistant", buf_str(&q->answer), q->answer.len));
     if (good && ++c->turns < TURNS) return;
     json_free(c->messages);
     c->messages = NULL;

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "body.h"
+#include "chat/message.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "model_args.h"

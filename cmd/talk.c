@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "body.h"
+#include "chat/message.h"
 
 enum { MAX_BRANCHES = 1000 };
 

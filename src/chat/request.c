@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "chat/message.h"
 #include "chat/pytext.h"
 
 enum role { ROLE_SYSTEM, ROLE_DEVELOPER, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL, N_ROLES };
@@ -137,14 +138,6 @@ static lily_status add_system_text(const struct json *message, size_t i, struct 
     return LILY_OK;
 }
 
-static lily_status add_system_message(struct json *messages, const struct buf *text, struct lily_err *err)
-{
-    struct json *m = json_new_object();
-    json_put(m, "role", json_new_string("system"));
-    json_add(messages, m);
-    return json_put_text(m, "content", text, err);
-}
-
 /* Joins the first n messages, which are system or developer, to one. */
 static lily_status fold_leading(const struct json *messages, size_t n, struct json *out, struct lily_err *err)
 {
@@ -158,7 +151,7 @@ static lily_status fold_leading(const struct json *messages, size_t n, struct js
         if (all.len && r.n) buf_addz(&all, "\n\n");
         buf_add(&all, r.s, r.n);
     }
-    if (st == LILY_OK && n > 0) st = add_system_message(out, &all, err);
+    if (st == LILY_OK && n > 0) st = chat_message_add(out, "system", &all, err);
     buf_free(&all);
     buf_free(&one);
     return st;
@@ -168,7 +161,7 @@ static lily_status add_later_system(const struct json *message, size_t i, struct
 {
     struct buf text = {.tries = true};
     lily_status st = add_system_text(message, i, &text, err);
-    if (st == LILY_OK) st = add_system_message(out, &text, err);
+    if (st == LILY_OK) st = chat_message_add(out, "system", &text, err);
     buf_free(&text);
     return st;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "chat/message.h"
 #include "chat/pytext.h"
 
 static const char tools_head[] = "# Tools\n\nYou have access to the following functions:\n\n<tools>";
@@ -426,20 +427,12 @@ lily_status template_render(const struct json *messages, const struct json *tool
     return st;
 }
 
-static struct json *simple_message(const char *role, const char *content)
-{
-    struct json *message = json_new_object();
-    json_put(message, "role", json_new_string(role));
-    json_put(message, "content", json_new_string(content));
-    return message;
-}
-
 lily_status template_render_simple(const char *system, const char *user, const struct template_options *opt,
                                    struct rendering *out, struct lily_err *err)
 {
     struct json *messages = json_new_array();
-    if (system && system[0]) json_add(messages, simple_message("system", system));
-    json_add(messages, simple_message("user", user));
+    if (system && system[0]) json_add(messages, chat_message("system", system, strlen(system)));
+    json_add(messages, chat_message("user", user, strlen(user)));
     lily_status st = template_render(messages, NULL, opt, out, err);
     json_free(messages);
     return st;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "chat/message.h"
 #include "chat/request.h"
 #include "run/answer.h"
 
@@ -218,10 +219,7 @@ lily_status lily_prompt_chat(const lily_model *m, const char *body, size_t n, li
 static lily_status add_message(struct json *messages, const char *role, const char *text, struct lily_err *err)
 {
     const struct buf view = {.data = (char *)(uintptr_t)text, .len = strlen(text)};
-    struct json *message = json_new_object();
-    json_put(message, "role", json_new_string(role));
-    json_add(messages, message);
-    return json_put_text(message, "content", &view, err);
+    return chat_message_add(messages, role, &view, err);
 }
 
 lily_status lily_prompt_ask(const lily_model *m, const char *system, const char *question, int think, lily_prompt **out,
