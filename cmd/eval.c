@@ -186,11 +186,11 @@ static lily_status check_out(const char *out, int vocab, struct lily_err *err)
 {
     struct reference r;
     if (!file_exists(out)) return LILY_OK;
-    if (reference_read(out, vocab, &r, NULL) == LILY_OK) {
+    if (reference_read(out, vocab, &r, err) == LILY_OK) {
         reference_free(&r);
         return LILY_OK;
     }
-    err_set(err, LILY_ERR_USAGE, "%s: there is a file already that is no record: it is not replaced", out);
+    err_prefix(err, "eval: the file of --out is there already and is not replaced");
     err_hint(err, "give another name, or remove it");
     return LILY_ERR_USAGE;
 }

@@ -51,6 +51,8 @@ expect 'more context, another number' lacks "$out" "$(sed 's/.*"nll":\([0-9.]*\)
 cp "$tmp/text" "$tmp/kept"
 run eval record "$tmp/text" $demo -o "$tmp/text" --max-tokens 20 --threads 1
 expect 'record does not replace what is no record' fails_with 2 'is not replaced'
+run eval record "$tmp/text" $demo -o "$tmp" --max-tokens 20 --threads 1
+expect 'record does not replace a folder, and says that it is one' fails_with 2 "$tmp: not a regular file"
 expect 'and the text is as it was' cmp -s "$tmp/kept" "$tmp/text"
 run eval record "$tmp/text" $demo -o "$tmp/ref" --window 150 --max-tokens 250 --top 8 --threads 1 --json
 expect 'record' json 'v["sequences"] == (v["tokens"] + 149) // 150 and v["top"] == 8'
