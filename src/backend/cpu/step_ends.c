@@ -5,9 +5,15 @@
 void cpu_set_digits(struct cpu_backend *c, enum digit_place place)
 {
     const struct digit_choice *d = &c->digits[c->batch->phase][place];
-    struct act *all[] = {&c->ws.norm, &c->ws.mixed, &c->ws.inner, &c->ws.shared, &c->ws.head, &c->ws.routed};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->digits.count = d->count, all[i]->bf16.n = d->bf16 ? c->batch->n_rows : 0;
-    c->ws.routed.digits.count = d->routed;
+    const struct {
+        struct act *act;
+        int count;
+    } all[] = {{&c->ws.norm, d->count},   {&c->ws.mixed, d->count}, {&c->ws.inner, d->count},
+               {&c->ws.shared, d->count}, {&c->ws.head, d->count},  {&c->ws.routed, d->routed}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        all[i].act->digits.count = all[i].count;
+        all[i].act->bf16.n = d->bf16 ? c->batch->n_rows : 0;
+    }
     c->now = *d;
 }
 
