@@ -225,8 +225,7 @@ void call_cancel(struct call *c)
 void call_client_gone(struct call *c)
 {
     c->server->n_gone++;
-    note(c, 499);
-    close_exchange(c);
+    close_exchange(c); /* noted when the jobs have ended, which know how far they came */
     atomic_store(&c->gone, true);
     if (c->preparing) return; /* comes back from P first */
     call_cancel(c);
@@ -317,6 +316,7 @@ bool call_pump(struct call *c)
     }
     if (c->x && all_ended(c)) reply_whole(c);
     if (c->x || !all_ended(c)) return false;
+    if (!c->status) note(c, 499); /* the client left */
     call_free(c);
     return true;
 }

@@ -103,7 +103,7 @@ struct call {
     bool streaming;             /* the head of a stream was sent */
     bool fin;                   /* the client's sending side is closed */
     bool ended;                 /* the reply is complete, or given up */
-    int status;                 /* as sent, for the log */
+    int status;                 /* as sent, for the log; 0: not noted yet */
 };
 
 struct call *call_new(struct server *s, const struct endpoint *e, struct http_exchange *x);

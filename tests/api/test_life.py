@@ -408,6 +408,20 @@ def test_log():
     assert not any("secret" in l for l in srv.log)
 
 
+def test_log_of_a_client_that_left():
+    """One line, with what was made for it until it left: its jobs know that when they have ended."""
+    for stream in (True, False):
+        s = Server({}, ["--log-format", "json"])
+        left = send(s, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 20, "repeat": 1000}], stream=stream))
+        s.wait_for(lambda: s.metric("generated_tokens_total") >= 5)
+        reset(left)
+        s.wait_for(lambda: s.state()["requests"] == [])
+        s.stop()
+        lines = [json.loads(l) for l in s.log if "chat/completions" in l]
+        assert len(lines) == 1 and lines[0]["status"] == 499 and lines[0]["finish"] == "gone", lines
+        assert 5 <= lines[0]["completion"] < 1000 and lines[0]["prompt"] > 0 and lines[0]["decode_ms"] > 0, lines
+
+
 class Unread(Server):
     """Nobody reads its stderr once it has started."""
 
