@@ -183,6 +183,16 @@ static lily_status use_file(struct call_memory *m, struct lily_err *err)
     return open_file(m, err);
 }
 
+static lily_status make_folder(const char *path, struct lily_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return LILY_OK;
+    char *folder = mem_dup(path, (size_t)(slash - path) + 1);
+    lily_status st = file_make_dirs(folder, err);
+    free(folder);
+    return st;
+}
+
 static void close_file(struct call_memory *m)
 {
     if (m->fd >= 0) close(m->fd);
@@ -205,6 +215,8 @@ static lily_status keep_short(struct call_memory *m, struct lily_err *err)
         lily_status st = take_file(&last, err);
         while (last.oldest) forget_oldest(&last);
         LILY_TRY(st);
+    } else {
+        LILY_TRY(make_folder(m->path, err)); /* gone with the file, maybe */
     }
     return open_file(m, err);
 }

@@ -324,6 +324,14 @@ static int32_t *copy_ids(const struct saved *s)
     return ids;
 }
 
+/* The folder is empty again: what was there or was refused is to be written as if new. */
+static void forget_disk(struct borders *b)
+{
+    pthread_mutex_lock(&b->lock);
+    for (int i = 0; i < b->n; i++) b->list[i]->on_disk = DISK_NOT;
+    pthread_mutex_unlock(&b->lock);
+}
+
 /* Begins to write the most valuable state that is not on disk; false when there is none. */
 static bool begin_save(struct borders *b)
 {
@@ -337,6 +345,10 @@ static bool begin_save(struct borders *b)
         highest = v;
     }
     if (!best) return false;
+    if (disk_renew(b->disk)) {
+        forget_disk(b);
+        return true; /* another one may be the best now */
+    }
     int32_t *ids = copy_ids(best);
     bool begun = disk_save_begin(b->disk, ids, prefix_length(best->node), best->hits);
     free(ids);

@@ -5,7 +5,7 @@
  * page, where HASH is that of the chain of tokens up to its end (run/state_file.h). So a page that several states share
  * is one file, written once. A page is removed with the last state that needs it. Files appear and vanish whole; a state's
  * file is written after its pages and removed before them. What cannot be read is named once, renamed to NAME.damaged, and
- * never used; those files are removed at the next start.
+ * never used; those files are removed at the next start. A folder that is removed meanwhile is made anew.
  *
  * KEY is a hash of all that the bits depend on: model, build, device, types. Folders of other keys count against the quota and
  * go first, unless another process holds them. A folder that another process holds, or that cannot be written, is only read.
@@ -57,6 +57,10 @@ void disk_used(struct disk *d, const int32_t *ids, int length);
 
 /* Whether a save may begin now: the folder can be written, no save is going on, and none failed in the last minute. */
 bool disk_can_save(struct disk *d);
+/*
+ * Where somebody has removed the folder since it was opened, makes it again: true, and no state is there now. No save is going on.
+ */
+bool disk_renew(struct disk *d);
 /*
  * Begins to save the state of ids[0 … length-1], making room under the quota from what is worth less. hits: uses so far.
  * False when it is there already, or is not worth what it would push out.

@@ -140,6 +140,25 @@ def test_quota_and_read_only():
     shutil.rmtree(path)
 
 
+def test_removed():
+    """Somebody clears the folder under a running server: it is filled again, with what is in memory, too."""
+    path = folder()
+    s = server(path)
+    old, new = ([{"role": "user", "content": words(300, i)}] for i in (21, 22))
+    a = chat(s, old)
+    written(s)
+    shutil.rmtree(path)
+    chat(s, new)
+    s.wait_for(lambda: len(glob.glob(path + "/*/s-*")) >= 2)
+    assert s.stop() == 0
+    assert len([line for line in s.log if "was removed" in line]) == 1 and not any("could not be saved" in line for line in s.log), s.log
+    s = server(path)
+    for m in (old, new):
+        assert chat(s, m)["lily"]["cache"]["reused"] > 0
+    assert message(chat(s, old)) == message(a) and s.stop() == 0
+    shutil.rmtree(path)
+
+
 def test_kill():
     """kill -9 while states are written: no wrong answer after it, no start that fails, the quota holds."""
     path, quota, r = folder(), 6 << 20, random.Random(5)

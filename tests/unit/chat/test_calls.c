@@ -169,11 +169,10 @@ static void test_file_stays_short(void **state)
 {
     (void)state;
     enum { MOST = 20000 };
-    char path[] = "/tmp/lily-calls-XXXXXX", id[20];
+    char folder[] = "/tmp/lily-calls-XXXXXX", path[40], id[20];
     struct buf out = {0};
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/calls", folder);
     struct call_memory *m[2] = {call_memory_new(MOST, path), call_memory_new(MOST, path)};
     for (int i = 0; i < 2000; i++) {
         snprintf(id, sizeof id, "call_%d", i);
@@ -184,7 +183,8 @@ static void test_file_stays_short(void **state)
     assert_true(find(late, "call_1998", "f", "{\"a\":{\"x\":1}}", &out));
     assert_true(find(late, "call_1999", "f", "{\"a\":{\"x\":1}}", &out));
     call_memory_free(late);
-    unlink(path); /* gone, and begun anew */
+    unlink(path); /* gone with its folder, and begun anew */
+    rmdir(folder);
     call_memory_put(m[0], "after", "f", "{\"a\":{\"x\":1}}", one);
     assert_true(size_of(path) > 0);
     call_memory_free(m[0]);
@@ -195,6 +195,7 @@ static void test_file_stays_short(void **state)
     assert_true(size_of(path) < 2 * MOST);
     log_quiet(false);
     unlink(path);
+    rmdir(folder);
     buf_free(&out);
 }
 

@@ -390,11 +390,52 @@ static void test_leftovers(void **state)
     buf_free(&at);
 }
 
+/* Somebody clears the cache while we run: the folder comes back, locked, and saves go on. */
+static void test_removed(void **state)
+{
+    (void)state;
+    int32_t a[N], b[N];
+    clear();
+    fill_ids(a, N, 7);
+    fill_ids(b, N, 8);
+    struct disk *d = open_disk(key_a, 1 << 20);
+    assert_true(save(d, a, 128));
+    assert_false(disk_renew(d));
+    clear();
+    log_quiet(true);
+    assert_false(save(d, b, 128)); /* not noticed before */
+    assert_true(disk_can_save(d)); /* and no reason to wait */
+    assert_true(disk_renew(d));
+    assert_false(disk_renew(d));
+    log_quiet(false);
+    assert_int_equal(disk_depth(d, a, N), 0);
+    assert_int_equal(counters.disk_bytes, 0);
+    assert_true(save(d, a, 128));
+    assert_int_equal(each_file(key_a, "s-", NULL), 1);
+    assert_int_equal(each_file(key_a, "p-", NULL), 2);
+    assert_int_equal(load(d, a, 128), LILY_OK);
+    log_quiet(true);
+    struct disk *second = open_disk(key_a, 1 << 20);
+    assert_false(disk_can_save(second)); /* the lock is held as before */
+    disk_close(second);
+    /* Another process comes first after the folder is gone: it writes, we read. */
+    clear();
+    second = open_disk(key_a, 1 << 20);
+    assert_true(save(second, b, 128));
+    assert_true(disk_renew(d));
+    log_quiet(false);
+    assert_false(disk_can_save(d));
+    assert_int_equal(load(d, b, 128), LILY_OK);
+    disk_close(second);
+    disk_close(d);
+}
+
 int main(void)
 {
     if (!mkdtemp(dir)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_other_keys_and_locks),
-                                       cmocka_unit_test(test_quota), cmocka_unit_test(test_what_is_not_ours_stays), cmocka_unit_test(test_damage), cmocka_unit_test(test_leftovers)};
+                                       cmocka_unit_test(test_quota), cmocka_unit_test(test_what_is_not_ours_stays), cmocka_unit_test(test_damage), cmocka_unit_test(test_leftovers),
+                                       cmocka_unit_test(test_removed)};
     int rc = RUN_TESTS(tests);
     clear();
     rmdir(dir);
