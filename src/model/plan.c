@@ -133,10 +133,14 @@ lily_status plan_make(const struct model_config *config, const struct plan_want 
     sum_up(config, want, out);
     if (!want->max_rows) choose_rows(config, want, out);
     if (out->total <= out->limit) return LILY_OK;
+    bool many = want->n_seqs > 1;
+    char times[16] = "";
+    if (many) snprintf(times, sizeof times, "%d x ", want->n_seqs);
     err_set(err, LILY_ERR_MEMORY,
-            "the model does not fit: %s needed (weights %s, kv of %d tokens %s, saved states %s, scratch %s), %s available",
-            SIZE_TEXT(out->total), SIZE_TEXT(out->weights), out->ctx, SIZE_TEXT(out->kv), SIZE_TEXT(out->borders),
+            "the model does not fit: %s needed (weights %s, kv of %s%d tokens %s, saved states %s, scratch %s), %s available",
+            SIZE_TEXT(out->total), SIZE_TEXT(out->weights), times, out->ctx, SIZE_TEXT(out->kv), SIZE_TEXT(out->borders),
             SIZE_TEXT(out->scratch), SIZE_TEXT(out->limit));
-    err_hint(err, out->borders > out->kv ? "lower --cache-ram, free memory, or raise --memory-limit" : "lower --ctx, free memory, or raise --memory-limit");
+    err_hint(err, "lower %s, free memory, or raise --memory-limit",
+             out->borders > out->kv ? "--cache-ram" : many ? "--ctx or --parallel" : "--ctx");
     return LILY_ERR_MEMORY;
 }
