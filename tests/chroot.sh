@@ -70,8 +70,10 @@ else
     inside 0:0 'cd /srv/lily && ./check.sh' >"$root/log" 2>&1
     tail -n 1 "$root/log" | grep -qE '^[0-9]+ passed, 0 failed, [0-9]+ skipped$'
     verdict "check.sh: $(tail -n 1 "$root/log" | tr , ' ')" $?
-    inside 1000:1000 'cd /srv/user && ./demo.sh' >"$root/log" 2>&1
+    inside 1000:1000 'cd /srv/user && ./demo.sh What is lily?' >"$root/log" 2>&1
     verdict 'demo.sh without rights' $?
+    ! grep -q 'lantern' "$root/log" && tail -n 1 "$root/log" | grep -q 'lily serve'
+    verdict 'demo.sh asks what it was given, and says what is next' $?
     ! grep -q 'apt-get' "$root/log"
     verdict 'demo.sh without rights installs nothing' $?
 fi
