@@ -373,7 +373,7 @@ def test_not_ours(hub, place):
                 s["lfs"]["size"] = 1 << 40
         return v
     hub.change_listing = huge
-    place.refused("free", "1099.5")
+    place.refused("free", "1024.00 GiB")
     assert not hub.sent("model-00001-of-00002.safetensors")
 
 
