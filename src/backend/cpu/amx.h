@@ -9,6 +9,7 @@ void cpu_q4_digits_amx(const struct digit_job *job);
 void cpu_q8_digits_amx(const struct digit_job *job);
 void cpu_q4_bf16_amx(const struct bf16_job *job);
 void cpu_round_bf16_amx(const struct bf16_run *out, int row, int group, const float *x, int n_groups);
+void cpu_place_bf16_amx(const struct bf16_run *out, int row, const uint16_t *x);
 void cpu_gdn_chunk_amx(const struct gdn_chunk *job);
 void cpu_attention_amx(const struct attn_job *job);
 

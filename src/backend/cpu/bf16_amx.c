@@ -256,11 +256,29 @@ void cpu_q4_bf16_amx(const struct bf16_job *j)
     _tile_release();
 }
 
+/* A row's first strip, and how far the next ones lie apart. */
+struct strips {
+    uint16_t *first;
+    long step;
+};
+
+ALWAYS_INLINE struct strips row_strips(const struct bf16_run *run, int row)
+{
+    const int panel = panel_of(run->n, row), first = panel_row(run->n, panel), m = panel_row(run->n, panel + 1) - first;
+    return (struct strips){run->x + (long)first * run->ld + (row - first) * STRIP_COLS, (long)m * STRIP_COLS};
+}
+
+void cpu_place_bf16_amx(const struct bf16_run *out, int row, const uint16_t *x)
+{
+    const struct strips to = row_strips(out, row);
+    for (long i = 0; i < out->ld / STRIP_COLS; i++) _mm512_store_si512(to.first + i * to.step, _mm512_load_si512(x + i * STRIP_COLS));
+}
+
 /* To the nearest, ties to even; NaN stays NaN. */
 void cpu_round_bf16_amx(const struct bf16_run *out, int row, int group, const float *x, int n_groups)
 {
-    const int panel = panel_of(out->n, row), first = panel_row(out->n, panel), m = panel_row(out->n, panel + 1) - first;
-    uint16_t *to = out->x + (size_t)first * (size_t)out->ld + (row - first) * STRIP_COLS + (size_t)group * STRIPS * (size_t)m * STRIP_COLS;
+    const struct strips strips = row_strips(out, row);
+    uint16_t *to = strips.first + group * STRIPS * strips.step;
     const __m512i half = _mm512_set1_epi32(0x7fff), one = _mm512_set1_epi32(1);
     for (int i = 0; i < n_groups * QUANT_GROUP; i += 16) {
         const __m512 from = _mm512_loadu_ps(x + i);
@@ -268,6 +286,6 @@ void cpu_round_bf16_amx(const struct bf16_run *out, int row, int group, const fl
         __m512i v = _mm512_castps_si512(from);
         const __m512i up = _mm512_add_epi32(_mm512_and_si512(_mm512_srli_epi32(v, 16), one), half);
         v = _mm512_srli_epi32(_mm512_mask_add_epi32(v, (__mmask16)~nan, v, up), 16);
-        _mm256_store_si256((void *)(to + i / STRIP_COLS * (long)m * STRIP_COLS + i % STRIP_COLS), _mm512_cvtepi32_epi16(v));
+        _mm256_store_si256((void *)(to + i / STRIP_COLS * strips.step + i % STRIP_COLS), _mm512_cvtepi32_epi16(v));
     }
 }

@@ -61,7 +61,7 @@ struct expert_group {
 struct workspace {
     float *x;            /* (n, hidden) residual stream */
     struct act norm;     /* (n, hidden) normed input of a mixer or of the experts */
-    struct act routed;   /* (n*8, hidden) norm by slot, digits alone: prefill of the routed experts; x and sums NULL */
+    struct act routed;   /* (n, hidden) norm as prefill of the routed experts reads it, each row a run of its own, where that is not as norm is; x and sums NULL */
     float *rotary;       /* (n, 64): cos of 32 frequencies, then sin */
     float *qkv;          /* (n, ld_qkv) pre-convolution rows */
     float *conv;         /* (n, conv_dim) */
@@ -70,8 +70,8 @@ struct workspace {
     struct act mixed;    /* (n, value_dim or n_q_heads*256) input of the output projection */
     float *q;            /* (n, n_q_heads*512) queries and gates */
     float *k, *v;        /* (n, n_kv_heads*256) */
-    struct digits router_digits; /* (n, hidden) rows of norm as three digits: the router's input. Lies where routed comes later */
-    struct digits value_digits;  /* there, too: (n, hidden) rows of norm with more digits than norm has, for values of delta rule layers */
+    struct digits router_digits; /* (n, hidden) rows of norm as three digits: the router's input */
+    struct digits value_digits;  /* in the same place: (n, hidden) rows of norm with more digits than norm has, for values of delta rule layers */
     float *router;       /* (n, ld_experts) logits */
     float *shared_gate;  /* (n, 16) first column used: the product, then its sigmoid, the shared expert's weight */
     int32_t *top;        /* (n, 8) experts, best first */
@@ -93,7 +93,7 @@ struct workspace {
 struct digit_choice {
     bool bf16;  /* bf16 on tiles in place of digits; the counts are then 0 */
     int count;  /* 0: fp32 */
-    int routed; /* of the normed rows for the chosen experts' gate and up; 0: those of the other matrices, not copied together */
+    int routed; /* of the normed rows for the chosen experts' gate and up; 0: those of the other matrices, not laid together */
     int delta;  /* of the normed rows for queries, keys and z of delta rule layers; values and gates have `count` */
     bool router; /* the router's normed rows have three of their own */
 };

@@ -220,6 +220,8 @@ struct cpu_kernels {
     void (*matmul_q4_bf16)(const struct bf16_job *job);
     /* Rounds n_groups groups of a row of a run, from `group` on. NULL as above. */
     void (*round_bf16)(const struct bf16_run *out, int row, int group, const float *x, int n_groups);
+    /* Copies what round_bf16 made of a whole row in a run of its own, (ld), to a row of another run. NULL as above. */
+    void (*place_bf16)(const struct bf16_run *out, int row, const uint16_t *x);
     /* Splits n_groups groups of x. A group below 2^-100 becomes 0; one with NaN or infinity gets a NaN scale. */
     void (*split_digits)(const struct digit_row *out, const float *x, int n_groups);
     void (*gdn)(const struct gdn_job *job);

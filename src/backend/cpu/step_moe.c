@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/unroll.h"
 
 enum {
     PIECE = 64,    /* rows that are routed together */
@@ -48,6 +49,19 @@ static void choose_experts(struct workspace *ws, const struct cpu_kernels *k, in
     }
 }
 
+/* A normed row as the routed experts' gate and up read it, where other matrices read it otherwise. */
+static void routed_row(struct cpu_backend *c, long t)
+{
+    struct workspace *ws = &c->ws;
+    const float *x = ws->norm.x + t * ws->norm.ld;
+    const int n_groups = ws->norm.ld / QUANT_GROUP;
+    const struct act row = act_run(&ws->routed, t, 1);
+    if (row.bf16.n) c->kernels.round_bf16(&row.bf16, 0, 0, x, n_groups);
+    if (row.digits.count == 0 || row.digits.count == ws->norm.digits.count) return;
+    const struct digit_row out = digit_row(&row.digits, 0, 0);
+    c->kernels.split_digits(&out, x, n_groups);
+}
+
 struct route_job {
     struct cpu_backend *c;
     const struct moe_weights *w;
@@ -62,6 +76,7 @@ static void route_piece(const struct route_job *j, const struct digits *digits, 
     in.bf16.n = 0;
     for (int i = 0; i < n; i++) {
         cpu_norm_row(c, ws->x, j->w->norm, &ws->norm, from + i);
+        routed_row(c, from + i);
         if (!c->now.router) continue;
         struct digit_row out = digit_row(digits, i, 0);
         c->kernels.split_digits(&out, in.x + (long)i * in.ld, in.ld / QUANT_GROUP);
@@ -96,6 +111,7 @@ void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
         cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.count);
         struct act in = ws->norm;
         in.bf16.n = 0;
+        for (int t = 0; t < n; t++) routed_row(c, t);
         if (c->now.router) in.digits = ws->router_digits;
         for (int t = 0; t < n && c->now.router; t++) {
             struct digit_row out = digit_row(&ws->router_digits, t, 0);
@@ -110,54 +126,10 @@ void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
 struct expert_job {
     struct cpu_backend *c;
     const struct moe_weights *w;
-    bool gathered; /* the rows of each expert lie together in ws.routed */
+    bool gathered; /* an expert's rows are laid together, a piece at a time */
+    bool apart;    /* they are read from ws.routed, not from ws.norm */
     bool prefill;
 };
-
-static void copy_digits(const struct digit_row *to, const struct digit_row *from, int n_groups)
-{
-    memcpy(to->d, from->d, (size_t)n_groups * QUANT_GROUP * (size_t)from->count);
-    memcpy(to->scales, from->scales, sizeof(float) * (size_t)n_groups);
-    memcpy(to->sums, from->sums, sizeof(float) * (size_t)n_groups);
-}
-
-/* The normed rows' digits in the order of slots; the fast mode makes coarser ones. */
-static void gather_part(void *arg, int thread, int n_threads)
-{
-    const struct expert_job *j = arg;
-    struct workspace *ws = &j->c->ws;
-    int n_groups = ws->norm.ld / QUANT_GROUP;
-    long lo, hi;
-    pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
-    for (long t = lo; t < hi; t++) {
-        struct digit_row row = digit_row(&ws->norm.digits, t, 0);
-        for (int i = 0; i < EXPERTS_PER_TOKEN; i++) {
-            struct digit_row out = digit_row(&ws->routed.digits, ws->slot_of[t * EXPERTS_PER_TOKEN + i], 0);
-            if (i == 0 && out.count != row.count) {
-                j->c->kernels.split_digits(&out, ws->norm.x + t * ws->norm.ld, n_groups);
-                row = out;
-            } else {
-                copy_digits(&out, &row, n_groups);
-            }
-        }
-    }
-}
-
-/* The normed rows as bf16 in the order of slots, a run for each expert. */
-static void round_part(void *arg, int thread, int n_threads)
-{
-    const struct expert_job *j = arg;
-    struct workspace *ws = &j->c->ws;
-    long lo, hi;
-    pool_range((long)j->c->batch->n_rows * EXPERTS_PER_TOKEN, thread, n_threads, &lo, &hi);
-    for (int g = 0; g < ws->n_groups; g++) {
-        const struct expert_group *e = &ws->groups[g];
-        const struct act run = act_run(&ws->routed, e->first, e->n);
-        for (long slot = lo > e->first ? lo : e->first; slot < hi && slot < e->first + e->n; slot++)
-            j->c->kernels.round_bf16(&run.bf16, (int)slot - e->first, 0, ws->norm.x + (long)ws->slot_token[slot] * ws->norm.ld,
-                                     ws->norm.ld / QUANT_GROUP);
-    }
-}
 
 /* Outputs of gate and up that fit on the stack: few row blocks of many rows, or many of one row. */
 enum { MAX_PIECE = 256, INNER_BLOCKS = 8, ONE_ROW_BLOCKS = MAX_PIECE * INNER_BLOCKS };
@@ -202,8 +174,9 @@ static void take_blocks(struct share *s, int blocks, double cost, int *first, in
 struct expert_run {
     const struct matrix *gate, *up, *down;
     int expert, lo, hi;
-    struct act in;        /* normed rows */
+    struct act in;        /* normed rows of the batch */
     const int32_t *rows;  /* those of the expert; NULL: all in order */
+    bool gathered;        /* as in the job */
     int first, n;        /* rows of inner and out */
     struct act *inner;
     bool completes;      /* groups of inner as the next product reads them, at once */
@@ -230,15 +203,22 @@ static void inner_row(struct cpu_backend *c, const struct expert_run *e, int row
     act_groups_of(c, &run, row, block * BLOCK_ROWS / QUANT_GROUP, n / QUANT_GROUP, x);
 }
 
-/* The same for a piece of the rows; gate's blocks `next` come after. */
-static void inner_piece(struct cpu_backend *c, const struct expert_run *e, int block, int n_blocks, int from, int to, struct block_run next)
+/* Rows of an expert that are multiplied together: from … to-1 of `in`, as a product takes them; the expert's row `first` is in's first. */
+struct piece {
+    const struct act *in;
+    const int32_t *rows;
+    int n, from, to, first;
+};
+
+/* The same for a piece; gate's blocks `next` come after. */
+static void inner_piece(struct cpu_backend *c, const struct expert_run *e, const struct piece *p, int block, int n_blocks, struct block_run next)
 {
     enum { LD = INNER_BLOCKS * BLOCK_ROWS };
     float gate[MAX_PIECE * LD] __attribute__((aligned(64))), up[MAX_PIECE * LD] __attribute__((aligned(64)));
     const struct block_run up_blocks = {matrix_block(e->up, e->expert, block), n_blocks};
-    product_run(c, &(struct product){e->gate, e->expert, &e->in, e->rows, e->n, gate, LD, up_blocks}, from, to, block, n_blocks, gate);
-    product_run(c, &(struct product){e->up, e->expert, &e->in, e->rows, e->n, up, LD, next}, from, to, block, n_blocks, up);
-    for (int r = 0; r < to - from; r++) inner_row(c, e, from + r, block, n_blocks, gate + r * LD, up + r * LD);
+    product_run(c, &(struct product){e->gate, e->expert, p->in, p->rows, p->n, gate, LD, up_blocks}, p->from, p->to, block, n_blocks, gate);
+    product_run(c, &(struct product){e->up, e->expert, p->in, p->rows, p->n, up, LD, next}, p->from, p->to, block, n_blocks, up);
+    for (int r = 0; r < p->to - p->from; r++) inner_row(c, e, p->first + p->from + r, block, n_blocks, gate + r * LD, up + r * LD);
 }
 
 /* The first blocks of gate from b on that are computed together; none: e NULL, or b its end. */
@@ -249,15 +229,76 @@ static struct block_run inner_run(const struct expert_run *e, int b)
     return (struct block_run){matrix_block(e->gate, e->expert, b), e->hi - b < most ? e->hi - b : most};
 }
 
+static void inner_blocks_of(struct cpu_backend *c, const struct expert_run *e, const struct piece *p, const struct expert_run *after)
+{
+    for (int b = e->lo, n; b < e->hi; b += n) {
+        n = inner_run(e, b).n;
+        inner_piece(c, e, p, b, n, b + n < e->hi ? inner_run(e, b + n) : inner_run(after, after ? after->lo : 0));
+    }
+}
+
+/* Memory for rows that are laid together, for one thread: they and the weights of two row blocks stay in its second-level cache. */
+enum { GATHER_BYTES = 1 << 20, GATHER_DIGITS = 64 };
+
+/* Rows of one form that go there. */
+static int gather_rows(const struct act *a)
+{
+    if (a->bf16.n) {
+        const int panels = GATHER_BYTES / (PANEL_ROWS * a->ld * (int)sizeof *a->bf16.x), rows = panels * PANEL_ROWS;
+        return rows < MAX_PIECE ? rows : MAX_PIECE;
+    }
+    const long bytes = digits_row_bytes(a->ld, a->digits.count) + 2 * a->ld / QUANT_GROUP * (long)sizeof(float);
+    return GATHER_BYTES / bytes < GATHER_DIGITS ? (int)(GATHER_BYTES / bytes) : GATHER_DIGITS;
+}
+
+static void copy_digits(const struct digit_row *to, const struct digit_row *from, int n_groups)
+{
+    memcpy(to->d, from->d, (size_t)n_groups * QUANT_GROUP * (size_t)from->count);
+    memcpy(to->scales, from->scales, sizeof(float) * (size_t)n_groups);
+    memcpy(to->sums, from->sums, sizeof(float) * (size_t)n_groups);
+}
+
+/* n rows of `a` by their numbers, one behind the other at `to`. */
+static struct act gather(const struct cpu_backend *c, const struct act *a, const int32_t *rows, int n, uint8_t *to)
+{
+    const int n_groups = a->ld / QUANT_GROUP;
+    const size_t digit_bytes = (size_t)n * (size_t)digits_row_bytes(a->ld, a->digits.count);
+    float *scales = (float *)(void *)(to + digit_bytes);
+    struct act out = {.ld = a->ld, .digits = {(int8_t *)to, scales, scales + n * n_groups, a->ld, a->digits.count}};
+    out.bf16 = (struct bf16_run){(uint16_t *)(void *)to, a->ld, a->bf16.n ? n : 0};
+    for (int i = 0; i < n; i++) {
+        const struct act row = act_run(a, rows[i], 1);
+        if (a->bf16.n) {
+            c->kernels.place_bf16(&out.bf16, i, row.bf16.x);
+        } else {
+            const struct digit_row from = digit_row(&row.digits, 0, 0), at = digit_row(&out.digits, i, 0);
+            copy_digits(&at, &from, n_groups);
+        }
+    }
+    return out;
+}
+
+NOINLINE static void inner_gathered(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
+{
+    uint8_t memory[GATHER_BYTES] __attribute__((aligned(64)));
+    const int most = gather_rows(&e->in), n_pieces = (e->n + most - 1) / most;
+    for (int i = 0; i < n_pieces; i++) {
+        const int from = (int)((long)e->n * i / n_pieces), n = (int)((long)e->n * (i + 1) / n_pieces) - from;
+        const struct act in = gather(c, &e->in, e->rows + from, n, memory);
+        inner_blocks_of(c, e, &(struct piece){&in, NULL, n, 0, n, from}, after);
+    }
+}
+
 static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
 {
+    if (e->gathered && e->rows) {
+        inner_gathered(c, e, after);
+        return;
+    }
     const struct product p = {.act = &e->in, .rows = e->rows, .n = e->n};
     for (int from = 0, to; from < e->n; from = to) {
         to = product_piece(&p, from);
-        for (int b = e->lo, n; b < e->hi; b += n) {
-            n = inner_run(e, b).n;
-            inner_piece(c, e, b, n, from, to, b + n < e->hi ? inner_run(e, b + n) : inner_run(after, after ? after->lo : 0));
-        }
+        inner_blocks_of(c, e, &(struct piece){&e->in, e->rows, e->n, from, to, 0}, after);
     }
 }
 
@@ -290,9 +331,10 @@ static struct expert_run routed_run(const struct expert_job *j, const struct exp
     return (struct expert_run){.gate = j->w->gate,
                                .up = j->w->up,
                                .down = j->w->down,
-                               .in = j->gathered ? act_run(&ws->routed, g->first, g->n) : ws->norm,
+                               .in = j->apart ? ws->routed : ws->norm,
                                .expert = g->expert,
-                               .rows = j->gathered ? NULL : ws->slot_token + g->first,
+                               .rows = ws->slot_token + g->first,
+                               .gathered = j->gathered,
                                .first = g->first,
                                .n = g->n,
                                .inner = &ws->inner,
@@ -424,8 +466,8 @@ void cpu_step_moe_experts(struct backend *be, const struct moe_weights *w)
     struct expert_job job = {.c = cpu_of(be), .w = w};
     const struct act *routed = &job.c->ws.routed;
     job.gathered = (routed->digits.count || routed->bf16.n) && w->gate->kind == MATRIX_Q4 && w->up->kind == MATRIX_Q4;
+    job.apart = job.gathered && (routed->bf16.n || routed->digits.count != job.c->ws.norm.digits.count);
     job.prefill = job.c->batch->phase == PHASE_PREFILL;
-    if (job.gathered) pool_run(job.c->pool, routed->bf16.n ? round_part : gather_part, &job);
     run_blocks(job.c, chosen_bytes(&job, w->gate) + chosen_bytes(&job, w->up), inner_part, &job);
     if (job.prefill) {
         pool_run(job.c->pool, add_down_part, &job);

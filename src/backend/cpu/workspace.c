@@ -21,13 +21,18 @@ static float *carve_floats(struct carver *c, size_t rows, int ld)
     return carve(c, rows * (size_t)ld * sizeof(float));
 }
 
+/* Of up to `most` digits. */
+static struct digits carve_digits(struct carver *c, size_t rows, int ld, int most)
+{
+    return (struct digits){carve(c, rows * (size_t)digits_row_bytes(ld, most)), carve_floats(c, rows, ld / QUANT_GROUP), carve_floats(c, rows, ld / QUANT_GROUP), ld, 0};
+}
+
 static struct act carve_act(struct carver *c, size_t rows, int width)
 {
     struct act a = {.ld = round_up(width, 128)};
     a.x = carve_floats(c, rows, a.ld);
     a.sums = carve_floats(c, rows, a.ld / QUANT_GROUP);
-    a.digits = (struct digits){carve(c, rows * (size_t)digits_row_bytes(a.ld, DIGITS_MAX)), carve_floats(c, rows, a.ld / QUANT_GROUP),
-                               carve_floats(c, rows, a.ld / QUANT_GROUP), a.ld, 0};
+    a.digits = carve_digits(c, rows, a.ld, DIGITS_MAX);
     a.bf16 = (struct bf16_run){(uint16_t *)(void *)a.digits.d, a.ld, 0}; /* rows are in one form or the other */
     return a;
 }
@@ -70,13 +75,10 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->ld_hidden = row_width(s->hidden);
     ws->x = carve_floats(c, n, s->hidden);
     ws->norm = carve_act(c, n, s->hidden);
-    ws->routed = (struct act){.ld = ws->norm.ld};
-    ws->routed.digits = (struct digits){carve(c, slots * (size_t)digits_row_bytes(ws->norm.ld, 2)), carve_floats(c, slots, ws->norm.ld / QUANT_GROUP),
-                                        carve_floats(c, slots, ws->norm.ld / QUANT_GROUP), ws->norm.ld, 0};
+    ws->routed = (struct act){.ld = ws->norm.ld, .digits = carve_digits(c, n, ws->norm.ld, 2)};
     ws->routed.bf16 = (struct bf16_run){(uint16_t *)(void *)ws->routed.digits.d, ws->norm.ld, 0};
-    ws->router_digits = ws->routed.digits;
+    ws->value_digits = ws->router_digits = carve_digits(c, n, ws->norm.ld, DIGITS_MAX);
     ws->router_digits.count = DIGITS_MAX;
-    ws->value_digits = ws->routed.digits;
     ws->rotary = carve_floats(c, n, ROTARY_DIM);
     carve_outputs(ws, n, c);
     ws->mixed = carve_act(c, n, value_dim > q_dim ? value_dim : q_dim);
