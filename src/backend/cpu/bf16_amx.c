@@ -170,13 +170,18 @@ ALWAYS_INLINE void store_sums(const struct panel *p, int tiles, int blocks)
     MEMORY_BARRIER();
 }
 
-/* Asks for the outputs of the rows whose turn it is in group g, so that storing them will not wait: stores behind them would, too. */
+/*
+ * Asks for the outputs of the rows whose turn it is in group g, so that storing them will not wait: stores behind them would, too.
+ * Where they are added to something afterwards, they lie in a cache, and that is asked for.
+ */
 ALWAYS_INLINE void ask_outputs(const struct panel *p, int g, int blocks)
 {
     const struct bf16_job *j = p->job;
-    const int skipped = panel_row(j->act->n, j->first), n = p->end - p->first;
-    for (int i = g * n / j->col_tiles; i < (g + 1) * n / j->col_tiles; i++) {
-        const float *y = j->y + (long)(p->first + i - skipped) * j->ldy + p->block * BLOCK_ROWS;
+    const int from = p->first - panel_row(j->act->n, j->first), n = p->end - p->first;
+    for (int i = from + g * n / j->col_tiles; i < from + (g + 1) * n / j->col_tiles; i++) {
+        const float *y = j->y + (long)i * j->ldy;
+        if (j->sums.x) y = j->sums.x + (long)(j->sums.rows ? j->sums.rows[i] : i) * j->sums.ld;
+        y += p->block * BLOCK_ROWS;
         __builtin_prefetch(y, 1, 2);
         if (blocks == 2) __builtin_prefetch(y + BLOCK_ROWS, 1, 2);
     }

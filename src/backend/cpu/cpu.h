@@ -157,6 +157,7 @@ struct product {
     float *y; /* (n, ldy) */
     int ldy;
     struct block_run next; /* as in digit_job */
+    struct later_sums sums; /* as in bf16_job, but of row block 0 */
 };
 /* Row blocks first … last-1 with a few rows at a time, so that these stay in the second-level cache. */
 void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last);

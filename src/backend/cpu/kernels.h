@@ -126,6 +126,13 @@ struct digit_job {
     int next_blocks;     /* their number */
 };
 
+/* Where the caller will add outputs: row i's at x + rows[i]*ld, rows NULL: in order. Asked for meanwhile; x NULL: nothing. */
+struct later_sums {
+    float *x;
+    const int32_t *rows;
+    int ld;
+};
+
 /* The panels first … last-1 of a run times n_blocks row blocks; y is the place of the first of these rows. */
 struct bf16_job {
     const uint8_t *block;
@@ -134,6 +141,7 @@ struct bf16_job {
     int first, last;
     float *y; /* as of digit_job */
     int ldy;
+    struct later_sums sums; /* x: of the first row block; rows: of the first row */
     const uint8_t *next; /* as of digit_job */
 };
 

@@ -50,6 +50,9 @@ void product_run(const struct cpu_backend *c, const struct product *p, int from,
     const uint8_t *data = matrix_block(p->matrix, p->expert, block);
     if (on_tiles(p)) {
         int n = p->act->bf16.n;
+        struct later_sums sums = p->sums;
+        if (sums.x) sums.x += (long)block * BLOCK_ROWS + (sums.rows ? 0 : (long)from * sums.ld);
+        if (sums.rows) sums.rows += from;
         c->kernels.matmul_q4_bf16(&(struct bf16_job){.block = data,
                                                      .n_blocks = n_blocks,
                                                      .col_tiles = p->matrix->col_tiles,
@@ -58,6 +61,7 @@ void product_run(const struct cpu_backend *c, const struct product *p, int from,
                                                      .last = panel_of(n, to - 1) + 1,
                                                      .y = y,
                                                      .ldy = p->ldy,
+                                                     .sums = sums,
                                                      .next = p->next.at});
         return;
     }

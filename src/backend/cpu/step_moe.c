@@ -82,8 +82,8 @@ static void route_piece(const struct route_job *j, const struct digits *digits, 
         c->kernels.split_digits(&out, in.x + (long)i * in.ld, in.ld / QUANT_GROUP);
     }
     if (c->now.router) in.digits = *digits;
-    product_blocks(c, &(struct product){j->w->router, 0, &in, NULL, n, ws->router + from * ws->ld_experts, ws->ld_experts, {NULL, 0}}, 0, j->w->router->n_blocks);
-    product_blocks(c, &(struct product){j->w->shared_gate, 0, &in, NULL, n, ws->shared_gate + from * BLOCK_ROWS, BLOCK_ROWS, {NULL, 0}}, 0, 1);
+    product_blocks(c, &(struct product){.matrix = j->w->router, .act = &in, .n = n, .y = ws->router + from * ws->ld_experts, .ldy = ws->ld_experts}, 0, j->w->router->n_blocks);
+    product_blocks(c, &(struct product){.matrix = j->w->shared_gate, .act = &in, .n = n, .y = ws->shared_gate + from * BLOCK_ROWS, .ldy = BLOCK_ROWS}, 0, 1);
     choose_experts(ws, &c->kernels, c->base.shape.n_experts, from, from + n);
 }
 
@@ -215,9 +215,11 @@ static void inner_piece(struct cpu_backend *c, const struct expert_run *e, const
 {
     enum { LD = INNER_BLOCKS * BLOCK_ROWS };
     float gate[MAX_PIECE * LD] __attribute__((aligned(64))), up[MAX_PIECE * LD] __attribute__((aligned(64)));
-    const struct block_run up_blocks = {matrix_block(e->up, e->expert, block), n_blocks};
-    product_run(c, &(struct product){e->gate, e->expert, p->in, p->rows, p->n, gate, LD, up_blocks}, p->from, p->to, block, n_blocks, gate);
-    product_run(c, &(struct product){e->up, e->expert, p->in, p->rows, p->n, up, LD, next}, p->from, p->to, block, n_blocks, up);
+    struct product product = {.matrix = e->gate, .expert = e->expert, .act = p->in, .rows = p->rows, .n = p->n, .ldy = LD};
+    product.next = (struct block_run){matrix_block(e->up, e->expert, block), n_blocks};
+    product_run(c, &product, p->from, p->to, block, n_blocks, gate);
+    product.matrix = e->up, product.next = next;
+    product_run(c, &product, p->from, p->to, block, n_blocks, up);
     for (int r = 0; r < p->to - p->from; r++) inner_row(c, e, p->first + p->from + r, block, n_blocks, gate + r * LD, up + r * LD);
 }
 
@@ -305,7 +307,7 @@ static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, cons
 static void down_blocks(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
 {
     struct act in = act_run(e->inner, e->first, e->n);
-    struct product p = {e->down, e->expert, &in, NULL, e->n, e->out + (long)e->first * c->ws.ld_hidden, c->ws.ld_hidden, {NULL, 0}};
+    struct product p = {.matrix = e->down, .expert = e->expert, .act = &in, .n = e->n, .y = e->out + (long)e->first * c->ws.ld_hidden, .ldy = c->ws.ld_hidden};
     if (after) p.next = (struct block_run){matrix_block(after->down, after->expert, after->lo), after->hi - after->lo};
     product_blocks(c, &p, e->lo, e->hi);
 }
@@ -402,7 +404,7 @@ static void add_down(struct cpu_backend *c, const struct expert_run *e, const st
     enum { BLOCKS = 16, LD = BLOCKS * BLOCK_ROWS };
     float out[MAX_PIECE * LD] __attribute__((aligned(64)));
     const struct act in = act_run(e->inner, e->first, e->n);
-    struct product p = {e->down, e->expert, &in, NULL, e->n, out, LD, {NULL, 0}};
+    struct product p = {.matrix = e->down, .expert = e->expert, .act = &in, .n = e->n, .ldy = LD, .sums = {c->ws.x, e->tokens, c->base.shape.hidden}};
     for (int from = 0, to; from < e->n; from = to) {
         to = product_piece(&p, from);
         for (int b = e->lo, n; b < e->hi; b += n) {
