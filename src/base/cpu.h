@@ -23,6 +23,7 @@ struct cpu_features {
     bool avx512; /* F, BW, VL, DQ */
     bool avx512_vnni;
     bool amx; /* tile, int8 and bf16, and the system lets us use them */
+    bool streams; /* the processor itself fetches lines that follow each other as fast as memory gives them, and requests slow it down: AMD */
     bool neon_dotprod, neon_i8mm;
 };
 const struct cpu_features *cpu_features(void);

@@ -126,6 +126,7 @@ static void chunk_unit(const struct timing *t, long unit, float *out)
     else for (int h = 0; h < 2; h++) t->k->gdn(&(struct gdn_job[]){gdn_of_chunk(&j, h)}[0]);
 }
 
+/* A row as in decode, several as in prefill. */
 static void attention_unit(const struct timing *t, long unit, float *out)
 {
     const uint8_t *pages[KEYS / GRID], *base = t->b->arena + (size_t)unit * t->shape->unit_bytes;
@@ -134,7 +135,8 @@ static void attention_unit(const struct timing *t, long unit, float *out)
     for (int p = 0; p < KEYS / GRID; p++) pages[p] = base + (size_t)p * 2 * half;
     struct attn_job j = {.q = t->b->x, .ldq = HEAD_DIM, .ldq_row = WIDTH, .n_q = 8, .n_rows = t->shape->n, .pages = pages,
                          .v_offset = half, .bf16 = bf16, .n_keys = KEYS - 8, .out = out, .ldo = HEAD_DIM, .ldo_row = WIDTH};
-    t->k->attention(&j);
+    if (bf16 && j.n_rows == 1 && t->k->attention_row) t->k->attention_row(&j);
+    else t->k->attention(&j);
 }
 
 /* In prefill, against the scalar tier's exact form; the work memory is that of the thread whose output it is. */

@@ -1,4 +1,4 @@
-/* Checks of attention, exact and with bf16 queries and weights. MODEL.md, Full attention. */
+/* Checks of attention: exact, of one row, and with bf16 queries and weights. MODEL.md, Full attention. */
 #include <math.h>
 #include <string.h>
 
@@ -224,12 +224,12 @@ static void check_nan(struct attn_case *c, struct random *r)
     }
 }
 
-static void check_inputs(struct attn_case *c, struct random *r)
+static void check_inputs(struct attn_case *c, struct random *r, int most)
 {
     for (int kind = 1; kind < INPUTS; kind++)
         for (int n_keys = 5; n_keys < 150; n_keys += 70) {
             case_begin(c->func, "8 heads, %d keys, %s, %s input", n_keys, c->job.bf16 ? "bf16" : "f32", input_names[kind]);
-            make_attention(c, r, 8, 1 + n_keys % 3, n_keys, (enum input)kind);
+            make_attention(c, r, 8, 1 + n_keys % most, n_keys, (enum input)kind);
             run_attention(c, r);
             case_end();
         }
@@ -242,7 +242,7 @@ static void check_attention(const struct cpu_kernels *k, struct random *r)
         c.job.bf16 = bf16;
         check_decode(&c, r);
         check_prefill(&c, r);
-        check_inputs(&c, r);
+        check_inputs(&c, r, 3);
         check_nan(&c, r);
     }
 }
@@ -270,9 +270,9 @@ static void check_many_rows(struct attn_case *c, struct random *r)
 }
 
 /* Keys that grow from page to page: maxima are outgrown within spans and between them. */
-static void check_growing(struct attn_case *c, struct random *r)
+static void check_growing(struct attn_case *c, struct random *r, int most)
 {
-    for (int n_rows = 1; n_rows < 20; n_rows += 7) {
+    for (int n_rows = 1; n_rows <= most; n_rows += 7) {
         case_begin(c->func, "growing keys, %d rows", n_rows);
         make_attention(c, r, 8, n_rows, 400, IN_PLAIN);
         for (int s = 0; s < 399 + n_rows; s++)
@@ -326,11 +326,27 @@ static void check_attention_fast(const struct cpu_kernels *k, struct random *r)
     struct attn_case c = {.func = "attention_fast", .fast = true, .kernel = k->attention_fast, .job.bf16 = true};
     if (!c.kernel) return;
     check_many_rows(&c, r);
-    check_growing(&c, r);
-    check_inputs(&c, r);
+    check_growing(&c, r, 15);
+    check_inputs(&c, r, 3);
     check_nan(&c, r);
     check_infinite(&c, r);
     check_rounding(&c, r);
 }
 
-const struct suite attention_suites[] = {{"attention", check_attention}, {"attention_fast", check_attention_fast}, {NULL, NULL}};
+static void check_attention_row(const struct cpu_kernels *k, struct random *r)
+{
+    struct attn_case c = {.func = "attention_row", .kernel = k->attention_row, .job.bf16 = true};
+    if (!c.kernel) return;
+    check_decode(&c, r);
+    check_growing(&c, r, 1);
+    check_inputs(&c, r, 1);
+    for (int key = 0; key < 130; key += 43) {
+        case_begin(c.func, "a NaN in key %d", key);
+        make_attention(&c, r, 8, 1, 131, IN_PLAIN);
+        memset((uint8_t *)(uintptr_t)c.pages[key / GRID] + c.job.k_offset + (size_t)(key % GRID) * HEAD_DIM * 2, 0xff, 4);
+        run_attention(&c, r);
+        case_end();
+    }
+}
+
+const struct suite attention_suites[] = {{"attention", check_attention}, {"attention_fast", check_attention_fast}, {"attention_row", check_attention_row}, {NULL, NULL}};

@@ -119,6 +119,12 @@ static void attention(const struct attn_job *j)
     spoil_attention(j);
 }
 
+static void attention_row(const struct attn_job *j)
+{
+    inner.attention_row(j);
+    spoil_attention(j);
+}
+
 static void attention_fast(const struct attn_job *j)
 {
     inner.attention_fast(j);
@@ -187,6 +193,7 @@ bool fault_applies(const char *func, enum fault fault)
     if (strstr(func, "bf16") && !inner.matmul_q4_bf16) return false;
     if (strcmp(func, "gdn_chunk") == 0) return inner.gdn_chunk;
     if (strcmp(func, "attention_fast") == 0 && !inner.attention_fast) return false;
+    if (strcmp(func, "attention_row") == 0 && !inner.attention_row) return false;
     if (fault != FAULT_BITS) return true;
     return strncmp(func, "matmul", 6) == 0 || strcmp(func, "split_digits") == 0 || strcmp(func, "gdn") == 0 || strncmp(func, "attention", 9) == 0;
 }
@@ -207,6 +214,7 @@ void fault_kernels(struct cpu_kernels *k, enum fault fault)
                               .gdn = gdn,
                               .gdn_chunk = inner.gdn_chunk ? gdn_chunk : NULL,
                               .attention = attention,
+                              .attention_row = inner.attention_row ? attention_row : NULL,
                               .top_experts = top_experts,
                               .attention_fast = inner.attention_fast ? attention_fast : NULL,
                               .conv_silu = conv_silu,

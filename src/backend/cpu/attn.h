@@ -20,16 +20,12 @@
 #include "backend/cpu/unroll.h"
 
 /* Sums that fit into registers: 8 of 16, or 16 of 32. */
-enum { ATTN_SUMS = LANES == 8 ? 8 : 16, TILE_KEYS = 8, TILE_ROWS = ATTN_SUMS / 2, STRIP = 2 * LANES, PAIR_TILE = 8, PAIR_ROWS = LANES / 2 };
+enum { ATTN_SUMS = LANES == 8 ? 8 : 16, TILE_KEYS = 8, TILE_ROWS = ATTN_SUMS / 2, STRIP = 2 * LANES };
 
 struct attn_state {
     float q[ATTN_MAX_ROWS / LANES][HEAD_DIM][LANES]; /* queries, a lane for each row */
     float score[GRID][ATTN_MAX_ROWS];                /* scores of a block, then weights */
     float keys[TILE_KEYS][HEAD_DIM];                 /* a few keys, widened */
-#ifdef vec_pairs
-    float pairs[PAIR_TILE][HEAD_DIM][2];             /* the same by twos, in the order of pair_bf16 */
-    float twice[HEAD_DIM][LANES];                    /* queries, two lanes for each row */
-#endif
     float values[GRID][STRIP];                       /* a strip of the block's values, widened */
     float max[ATTN_MAX_ROWS], sum[ATTN_MAX_ROWS], keep[ATTN_MAX_ROWS]; /* keep: what the new maximum leaves of out and sum */
     const struct attn_job *job;
@@ -62,12 +58,6 @@ static void attn_begin(struct attn_state *a, const struct attn_job *j)
         a->max[r] = -INFINITY, a->sum[r] = 0;
         for (int i = 0; i < HEAD_DIM; i++) a->q[r / LANES][i][r % LANES] = r < a->rows ? q[i] : 0;
     }
-#ifdef vec_pairs
-    if (a->rows > PAIR_ROWS || !j->bf16) return;
-    for (int i = 0; i < HEAD_DIM; i++)
-        for (int r = 0; r < LANES; r++) a->twice[i][r] = a->q[0][i][r / 2];
-    for (int s = 0; s < GRID; s++) vec_store(a->score[s], vec_all(0));
-#endif
 }
 
 ALWAYS_INLINE vec attn_load(const uint8_t *row, int i, bool bf16)
@@ -136,43 +126,8 @@ ALWAYS_INLINE void score_tile(struct attn_state *a, int u, int vectors, int s, i
     UNROLL8(k, keys, UNROLL2(v, vectors, vec_store(a->score[s + at + k] + (u + v) * LANES, sum[k][v]);))
 }
 
-#ifdef vec_pairs
-/*
- * Scores of up to PAIR_ROWS rows with 16 keys from s on: two keys in a vector, so that no lane is idle. A lane sums over the
- * dimensions as in score_tile, to the same bits. The next block's keys are asked for evenly.
- */
-ALWAYS_INLINE void score_pairs(struct attn_state *a, int s)
-{
-    static const uint8_t zeros[HEAD_DIM * 2];
-    const size_t row = attn_row_bytes(true);
-    const uint8_t *keys = a->block_keys + (size_t)s * row, *next = a->next_keys ? a->next_keys + (size_t)s * row : keys;
-    for (int p = 0; p < PAIR_TILE; p++) {
-        int k = 2 * p;
-        const uint8_t *even = s + k < a->n ? keys + (size_t)k * row : zeros, *odd = s + k + 1 < a->n ? keys + (size_t)(k + 1) * row : zeros;
-        for (int i = 0; i < HEAD_DIM; i += 32) pair_bf16(a->pairs[p][i], even + 2 * i, odd + 2 * i);
-    }
-    vec sum[8];
-    UNROLL8(p, PAIR_TILE, sum[p] = vec_all(0);)
-    for (int i = 0; i < HEAD_DIM; i += 8) {
-        const float *pair = a->pairs[0][i / 32 * 32] + i % 32 / 2, *q = a->twice[i];
-        UNROLL4(k, 4, __builtin_prefetch(next + 32 * i + 64 * k, 0, 2);)
-        UNROLL8(k, 8, {
-            vec x = vec_load(q + k * LANES);
-            UNROLL8(p, PAIR_TILE, sum[p] = vec_fma(vec_pairs(pair + p * 2 * HEAD_DIM + k / 2 * 16 + k % 2 * 2), x, sum[p]);)
-        })
-    }
-    UNROLL8(p, PAIR_TILE, store_pairs(a->score[s + 2 * p], a->score[s + 2 * p + 1], sum[p]);)
-}
-#endif
-
 ALWAYS_INLINE void score_block(struct attn_state *a, bool bf16)
 {
-#ifdef vec_pairs
-    if (bf16 && a->rows <= PAIR_ROWS) {
-        for (int s = 0; s < a->n; s += 2 * PAIR_TILE) score_pairs(a, s);
-        return;
-    }
-#endif
     for (int s = 0; s < a->n; s += TILE_KEYS) {
         int u = 0;
         attn_prefetch(a->next_keys, s / TILE_KEYS, GRID / TILE_KEYS, bf16);

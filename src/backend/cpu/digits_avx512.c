@@ -9,6 +9,7 @@
 #include "backend/cpu/digits.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/vec_avx512.h"
+#include "base/cpu.h"
 
 enum { CHUNK = 64, PANEL = 12, PAIR = 2, CODES = QUANT_GROUP * BLOCK_ROWS };
 
@@ -51,7 +52,8 @@ ALWAYS_INLINE __m512 add_group(__m512 y, struct weights w, __m512 high, __m512i 
 
 /*
  * Four runs of row blocks side by side: each is a stream of its own for the processor's prefetchers, which stop at the end of a
- * page, and a quad of digits is broadcast once for all. Lines are asked for one by one between products.
+ * page, and a quad of digits is broadcast once for all. Lines are asked for one by one between products,
+ * but where the processor does better without.
  */
 enum { STREAMS = 4, TILES_AHEAD = 4 };
 
@@ -61,22 +63,22 @@ struct stream {
 };
 
 /* y[k] += group t of stream k. */
-ALWAYS_INLINE void row_groups(__m512 y[STREAMS], const struct stream *s, const struct digit_row *r, int t, int streams, int count, enum form f)
+ALWAYS_INLINE void row_groups(__m512 y[STREAMS], const struct stream *s, const struct digit_row *r, int t, int streams, int count, enum form f, bool asks)
 {
     const int8_t *d = r->d + (long)t * count * QUANT_GROUP;
     const int scales = tile_bytes(f) - LINE, word_bytes = scales / 8;
     __m512i v[STREAMS][DIGITS_MAX + 1];
     UNROLL4(k, streams, {
         UNROLL4(i, count, v[k][i] = _mm512_setzero_si512();)
-        __builtin_prefetch(s->ask + k * s->ask_step + scales);
+        if (asks) __builtin_prefetch(s->ask + k * s->ask_step + scales);
     })
 #pragma GCC unroll 8
     for (int word = 0; word < 8; word++) {
         __m512i quads[STREAMS][2];
         UNROLL4(k, streams, {
             const uint8_t *at = s->tile + k * s->step, *ask = s->ask + k * s->ask_step + word_bytes * word;
-            __builtin_prefetch(ask);
-            if (f == Q8) __builtin_prefetch(ask + LINE);
+            if (asks) __builtin_prefetch(ask);
+            if (asks && f == Q8) __builtin_prefetch(ask + LINE);
             if (f == Q4) unpack(quads[k], at, word);
             else UNROLL2(h, 2, quads[k][h] = _mm512_load_si512((const void *)(at + word_bytes * word + LINE * h));)
         })
@@ -93,7 +95,7 @@ ALWAYS_INLINE void row_groups(__m512 y[STREAMS], const struct stream *s, const s
 }
 
 /* `blocks` row blocks of each stream, from block `first` on; behind them `next` is asked for. */
-ALWAYS_INLINE void row_blocks(const struct digit_job *j, int first, int blocks, struct stream next, int streams, int count, enum form f)
+ALWAYS_INLINE void row_blocks(const struct digit_job *j, int first, int blocks, struct stream next, int streams, int count, enum form f, bool asks)
 {
     const struct digit_row row = digit_row(j->act, j->rows ? j->rows[0] : 0, 0);
     const long ahead = TILES_AHEAD * tile_bytes(f);
@@ -107,21 +109,27 @@ ALWAYS_INLINE void row_blocks(const struct digit_job *j, int first, int blocks, 
             const long left = end - s.tile;
             s.ask = left > ahead ? s.tile + ahead : next.tile + (ahead - left);
             s.ask_step = left > ahead ? s.step : next.step;
-            row_groups(y, &s, &row, t, streams, count, f);
+            row_groups(y, &s, &row, t, streams, count, f, asks);
         }
         UNROLL4(k, streams, _mm512_storeu_ps(j->y + (long)(b + k * blocks) * BLOCK_ROWS, y[k]);)
     }
 }
 
-ALWAYS_INLINE void one_row(const struct digit_job *j, int count, enum form f)
+ALWAYS_INLINE void row_streams(const struct digit_job *j, int count, enum form f, bool asks)
 {
     const size_t block_bytes = (size_t)j->col_tiles * (size_t)tile_bytes(f);
     const int blocks = j->n_blocks / STREAMS, done = blocks * STREAMS, left = j->n_blocks - done;
     struct stream next = {.tile = j->block + (size_t)j->n_blocks * block_bytes, .step = (size_t)blocks * block_bytes};
     if (j->next) next = (struct stream){.tile = j->next, .step = (size_t)(j->next_blocks / STREAMS) * block_bytes};
     const struct stream rest = {.tile = j->block + (size_t)done * block_bytes};
-    row_blocks(j, 0, blocks, left ? rest : next, STREAMS, count, f);
-    row_blocks(j, done, left, next, 1, count, f);
+    row_blocks(j, 0, blocks, left ? rest : next, STREAMS, count, f, asks);
+    row_blocks(j, done, left, next, 1, count, f, asks);
+}
+
+ALWAYS_INLINE void one_row(const struct digit_job *j, int count, enum form f)
+{
+    if (cpu_features()->streams) row_streams(j, count, f, false);
+    else row_streams(j, count, f, true);
 }
 
 /* ---- several rows ---- */

@@ -235,7 +235,9 @@ struct cpu_kernels {
     void (*gdn)(const struct gdn_job *job);
     void (*gdn_chunk)(const struct gdn_chunk *job); /* NULL: gdn does as well */
     void (*attention)(const struct attn_job *job);
-    /* The same with queries and weights rounded to bf16, for many rows of bf16 keys and values; NULL where nothing is faster. */
+    /* The same for one row of bf16 keys and values, with sums in another order: for decode. NULL: attention does as well. */
+    void (*attention_row)(const struct attn_job *job);
+    /* The same as attention with queries and weights rounded to bf16, for many rows of bf16 keys and values; NULL where nothing is faster. */
     void (*attention_fast)(const struct attn_job *job);
     void (*conv_silu)(const struct conv_job *job);
     /* out = x / sqrt(mean(x^2) + eps) * w; n multiple of 16; out may be x. */

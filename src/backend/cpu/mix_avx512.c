@@ -83,5 +83,6 @@ void cpu_kernels_avx512_mix(struct cpu_kernels *k)
 {
     k->gdn = gdn;
     k->attention = attention;
+    k->attention_row = cpu_attention_row_avx512;
     k->conv_silu = conv_silu;
 }

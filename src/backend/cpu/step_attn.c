@@ -96,6 +96,8 @@ static void attend(const struct attn_step *j, const struct attn_unit *u, int par
     if (is_fast(c)) {
         job.work = c->attn_work + (size_t)part * ATTN_WORK_BYTES;
         c->kernels.attention_fast(&job);
+    } else if (c->batch->phase == PHASE_DECODE && job.bf16 && c->kernels.attention_row) {
+        c->kernels.attention_row(&job);
     } else {
         c->kernels.attention(&job);
     }

@@ -11,6 +11,7 @@ void cpu_kernels_avx512_mix(struct cpu_kernels *k);
 void cpu_kernels_avx512_elem(struct cpu_kernels *k);
 void cpu_digits_avx512(const struct digit_job *job); /* for the AMX tier, too */
 void cpu_q8_digits_avx512(const struct digit_job *job);
+void cpu_attention_row_avx512(const struct attn_job *job);
 void cpu_split_digits_avx512(const struct digit_row *out, const float *x, int n_groups);
 
 #ifdef __AVX512F__
@@ -35,32 +36,6 @@ typedef __m512 vec;
 #define vec_mul(a, b) _mm512_mul_ps(a, b)
 #define vec_div(a, b) _mm512_div_ps(a, b)
 #define vec_max(a, b) _mm512_max_ps(a, b)
-
-/* Two numbers, in all pairs of lanes. */
-#define vec_pairs(p) _mm512_castpd_ps(_mm512_broadcastsd_pd(_mm_load_sd((const double *)(const void *)(p))))
-
-/*
- * 32 bf16 values of each of two rows as pairs of fp32 (64 numbers): pair 8*l + 2*j + e comes to place 16*j + 4*l + 2*e, since
- * the four parts of a vector are unpacked alike.
- */
-ALWAYS_INLINE void pair_bf16(float *to, const void *a, const void *b)
-{
-    const __m512i zero = _mm512_setzero_si512(), x = _mm512_loadu_si512(a), y = _mm512_loadu_si512(b);
-    __m512i low = _mm512_unpacklo_epi16(x, y), high = _mm512_unpackhi_epi16(x, y);
-    _mm512_store_si512(to, _mm512_unpacklo_epi16(zero, low));
-    _mm512_store_si512(to + 16, _mm512_unpackhi_epi16(zero, low));
-    _mm512_store_si512(to + 32, _mm512_unpacklo_epi16(zero, high));
-    _mm512_store_si512(to + 48, _mm512_unpackhi_epi16(zero, high));
-}
-
-/* The first numbers of all pairs of lanes to a, the second ones to b. */
-ALWAYS_INLINE void store_pairs(float *a, float *b, __m512 x)
-{
-    const __m512i order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-    x = _mm512_permutexvar_ps(order, x);
-    _mm256_storeu_ps(a, _mm512_castps512_ps256(x));
-    _mm256_storeu_ps(b, _mm512_extractf32x8_ps(x, 1));
-}
 
 /* Lane i plus lane i+8. */
 ALWAYS_INLINE __m256 fold_halves(__m512 v)
