@@ -81,8 +81,13 @@ EMU(ps, cvtepi32_ps, (__m512i a), union lanes x = {.si = a}; EACH(16, r.f[i] = (
 EMU(ps, mask_blend_ps, (unsigned mask, __m512 a, __m512 b), union lanes x = {.ps = a}; union lanes y = {.ps = b};
     EACH(16, r.f[i] = mask >> i & 1 ? y.f[i] : x.f[i]))
 EMU(ps, or_ps, (__m512 a, __m512 b), r.si = (__m512i)a | (__m512i)b)
-EMU(pd, broadcastsd_pd, (__m128d a), EACH(8, r.d[i] = a[0]))
 EMU(ps, castpd_ps, (__m512d a), r.pd = a)
+EMU(pd, castps_pd, (__m512 a), r.ps = a)
+EMU(pd, unpack_pd, (__m512d a, __m512d b, int high), union lanes x = {.pd = a}; union lanes y = {.pd = b}; EACH(8, r.d[i] = (i % 2 ? y : x).d[i / 2 * 2 + high]))
+EMU(ps, unpack_ps, (__m512 a, __m512 b, int high), union lanes x = {.ps = a}; union lanes y = {.ps = b};
+    EACH(16, r.f[i] = (i % 2 ? y : x).f[i / 4 * 4 + 2 * high + i % 4 / 2]))
+EMU(ps, shuffle_f32x4, (__m512 a, __m512 b, int parts), union lanes x = {.ps = a}; union lanes y = {.ps = b};
+    EACH(16, r.f[i] = (i / 8 ? y : x).f[(parts >> (i / 4 * 2) & 3) * 4 + i % 4]))
 EMU(ps, castsi512_ps, (__m512i a), r.si = a)
 
 /* ---- whole numbers ---- */
@@ -114,9 +119,6 @@ EMU(si, slli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((e
 EMU(si, srli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((emu_u32)a >> n))
 EMU(si, srli_epi16, (__m512i a, unsigned n), r.si = n > 15 ? r.si : (__m512i)((emu_u16)a >> n))
 EMU(si, cvtepu16_epi32, (__m256i a), uint16_t v[16]; memcpy(v, &a, sizeof v); EACH(16, r.u32[i] = v[i]))
-EMU(si, permutexvar_epi16, (__m512i at, __m512i a), union lanes k = {.si = at}; union lanes x = {.si = a}; EACH(32, r.u16[i] = x.u16[k.u16[i] % 32]))
-EMU(si, permutex2var_epi16, (__m512i a, __m512i at, __m512i b), union lanes k = {.si = at}; union lanes x = {.si = a}; union lanes y = {.si = b};
-    EACH(32, r.u16[i] = (k.u16[i] & 32 ? y : x).u16[k.u16[i] % 32]))
 EMU(si, mask_mov_epi32, (__m512i a, unsigned mask, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
     EACH(16, r.i32[i] = mask >> i & 1 ? y.i32[i] : x.i32[i]))
 EMU(si, mask_add_epi32, (__m512i a, unsigned mask, __m512i b, __m512i c), r.si = emu_mask_mov_epi32(a, mask, emu_add_epi32(b, c)))
@@ -238,8 +240,12 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_cvtps_pd emu_cvtps_pd
 #define _mm512_cvtepi32_ps emu_cvtepi32_ps
 #define _mm512_castsi512_ps emu_castsi512_ps
-#define _mm512_broadcastsd_pd emu_broadcastsd_pd
 #define _mm512_castpd_ps emu_castpd_ps
+#define _mm512_castps_pd emu_castps_pd
+#define _mm512_unpacklo_pd(a, b) emu_unpack_pd(a, b, 0)
+#define _mm512_unpackhi_pd(a, b) emu_unpack_pd(a, b, 1)
+#define _mm512_unpacklo_ps(a, b) emu_unpack_ps(a, b, 0)
+#define _mm512_unpackhi_ps(a, b) emu_unpack_ps(a, b, 1)
 #define _mm512_unpacklo_epi16 emu_unpacklo_epi16
 #define _mm512_unpackhi_epi16 emu_unpackhi_epi16
 #define _mm512_mask_mov_epi16 emu_mask_mov_epi16
@@ -265,8 +271,6 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_srli_epi32 emu_srli_epi32
 #define _mm512_srli_epi16 emu_srli_epi16
 #define _mm512_cvtepu16_epi32 emu_cvtepu16_epi32
-#define _mm512_permutexvar_epi16 emu_permutexvar_epi16
-#define _mm512_permutex2var_epi16 emu_permutex2var_epi16
 #define _mm512_mask_mov_epi32 emu_mask_mov_epi32
 #define _mm512_max_epi32 emu_max_epi32
 #define _mm512_srai_epi32 emu_srai_epi32
@@ -287,7 +291,9 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_unpacklo_epi64(a, b) emu_unpack_epi64(a, b, 0)
 #define _mm512_unpackhi_epi64(a, b) emu_unpack_epi64(a, b, 1)
 #undef _mm512_shuffle_i32x4
+#undef _mm512_shuffle_f32x4
 #define _mm512_shuffle_i32x4 emu_shuffle_i32x4
+#define _mm512_shuffle_f32x4 emu_shuffle_f32x4
 #define _mm512_cvtps_epi32 emu_cvtps_epi32
 #define _mm512_cvtepi32_epi8 emu_low_bytes
 #define _mm512_reduce_add_epi32 emu_reduce_add_epi32

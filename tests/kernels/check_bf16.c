@@ -59,6 +59,44 @@ static void check_rounding(const struct cpu_kernels *k, struct random *r)
         }
 }
 
+struct place_call {
+    void (*kernel)(const struct bf16_run *, int, const uint16_t *);
+    struct bf16_run run;
+    int row;
+    const uint16_t *x;
+};
+
+static void call_place(void *arg)
+{
+    const struct place_call *c = arg;
+    c->kernel(&c->run, c->row, c->x);
+}
+
+/* Rows of their own, put into a run in any order. */
+static void check_placing(const struct cpu_kernels *k, struct random *r)
+{
+    static const int rows[] = {1, 2, 17, 33, 130};
+    if (!k->place_bf16) return;
+    for (unsigned s = 0; s < sizeof rows / sizeof *rows; s++) {
+        const int n = rows[s], groups = 2 * random_int(r, 1, 3), width = groups * QUANT_GROUP;
+        case_begin("place_bf16", "%d rows, %d groups", n, groups);
+        struct place_call c = {.kernel = k->place_bf16, .run = make_run(n, groups)};
+        uint16_t *x = (uint16_t *)(void *)guarded((size_t)n * (size_t)width * sizeof *x);
+        for (int i = 0; i < n * width; i++) x[i] = (uint16_t)random_u64(r);
+        for (int i = 0; i < n; i++) {
+            c.row = n - 1 - i, c.x = x + (long)c.row * width;
+            guarded_call(call_place, &c);
+        }
+        for (int row = 0; row < n && !case_failed(); row++)
+            for (int i = 0; i < width; i++)
+                if (*place_of(&c.run, row, i) != x[(long)row * width + i]) {
+                    case_fail("row %d, column %d is 0x%04x, expected 0x%04x", row, i, *place_of(&c.run, row, i), x[(long)row * width + i]);
+                    break;
+                }
+        case_end();
+    }
+}
+
 struct bf16_case {
     void (*kernel)(const struct bf16_job *);
     struct bf16_job job;
@@ -195,4 +233,4 @@ static void check_products(const struct cpu_kernels *k, struct random *r)
     case_end();
 }
 
-const struct suite bf16_suites[] = {{"round_bf16", check_rounding}, {"matmul_q4_bf16", check_products}, {NULL, NULL}};
+const struct suite bf16_suites[] = {{"round_bf16", check_rounding}, {"place_bf16", check_placing}, {"matmul_q4_bf16", check_products}, {NULL, NULL}};

@@ -95,6 +95,14 @@ static void round_bf16(const struct bf16_run *out, int row, int group, const flo
     else if (active == FAULT_READ) sink = x[64L * n_groups + 16];
 }
 
+static void place_bf16(const struct bf16_run *out, int row, const uint16_t *x)
+{
+    inner.place_bf16(out, row, x);
+    if (active == FAULT_VALUE) out->x[(long)panel_row(out->n, panel_of(out->n, row)) * out->ld] ^= 1;
+    else if (active == FAULT_WRITE) out->x[(long)out->n * out->ld] = 0;
+    else if (active == FAULT_READ) sink = x[out->ld + 32];
+}
+
 static void gdn(const struct gdn_job *j)
 {
     inner.gdn(j);
@@ -211,6 +219,7 @@ void fault_kernels(struct cpu_kernels *k, enum fault fault)
                               .split_digits = split_digits,
                               .matmul_q4_bf16 = inner.matmul_q4_bf16 ? matmul_q4_bf16 : NULL,
                               .round_bf16 = inner.round_bf16 ? round_bf16 : NULL,
+                              .place_bf16 = inner.place_bf16 ? place_bf16 : NULL,
                               .gdn = gdn,
                               .gdn_chunk = inner.gdn_chunk ? gdn_chunk : NULL,
                               .attention = attention,
