@@ -75,6 +75,7 @@ class Place:
         assert not left, left
         assert open(f"{self.repo_dir}/refs/{self.hub.revision}").read() == COMMIT
         for at, folders, files in os.walk(self.repo_dir):
+            folders[:] = [n for n in folders if n != "trees"]  # huggingface_hub's own, its owner's alone
             for n in folders + files:
                 mode = os.stat(f"{at}/{n}").st_mode & 0o777
                 assert mode == (0o755 if n in folders and not os.path.islink(f"{at}/{n}") else 0o644), (at, n, oct(mode))
