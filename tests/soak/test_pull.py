@@ -22,7 +22,9 @@ NAME = "model-00001-of-00002.safetensors"
 def big_hub(mib, **options):
     files = model_files()
     block = os.urandom(64 * MIB)
-    files[NAME] = b"".join(i.to_bytes(8, "little") + block[8:] for i in range(mib // 64))
+    data = files[NAME] = bytearray(mib * MIB)
+    for i in range(mib // 64):
+        data[64 * MIB * i:64 * MIB * (i + 1)] = i.to_bytes(8, "little") + block[8:]
     return Hub(files, **options)
 
 
