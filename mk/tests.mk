@@ -86,11 +86,11 @@ suite-fuzz: $(FUZZ_BIN); @tests/fuzz.sh $(FUZZ_SECONDS) $^
 #: make qemu           unit, golden, state and kernel suites cross-built for aarch64 and emulated (also: check-qemu)
 CROSS_CC ?= aarch64-linux-gnu-gcc
 QEMU ?= qemu-aarch64
-QEMU_LEFT := tests/state/test_demo_ids tests/state/test_conversations tests/state/test_memory tests/state/test_pieces
+QEMU_LEFT := tests/state/test_demo_ids tests/state/test_conversations tests/state/test_memory
 QEMU_CHECK := $(call some,$(KERNELS) $(filter-out $(QEMU_LEFT:%=$(BUILD)/%),$(call bins,state golden unit)))
 qemu check-qemu:
 	@if tests/have.sh qemu $(CROSS_CC) $(QEMU) apt-get 'tests/sysroot.sh arm64 build/sysroot-aarch64'; then $(MAKE) CC=$(CROSS_CC) suite-qemu; fi
-suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 900 $(foreach f,$(QEMU_LEFT),-x '$f: emulated, it takes too long or counts memory of the emulator') -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
+suite-qemu: $(BUILD)/lily $(QEMU_CHECK); $(call RUN,qemu) -t 1800 $(foreach f,$(QEMU_LEFT),-x '$f: emulated, it takes too long or counts memory of the emulator') -e "$(QEMU) -L $(SYSROOT)" $(QEMU_CHECK)
 static-programs: $(KERNELS) $(BUILD)/tests/golden/test_tiny $(BUILD)/tests/golden/test_tiny_mlx # of tests/neon.sh, tests/avx512.sh
 #: make check-clients  the official SDKs (Python, JavaScript) against the server
 check-clients: $(BUILD)/lily; @LILY=$(BUILD)/lily tests/clients/run.sh

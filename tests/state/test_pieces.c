@@ -14,7 +14,12 @@
 #include "support/golden.h"
 
 static const char dir[] = "tests/data/tiny";
-enum { N = 1600, LONGER = 2400, SHARED = 640, LEFT = 60, LEAVERS = 12, LAYERS = 4 };
+enum { LAYERS = 4 };
+#ifdef TEST_EMULATED /* make qemu: pieces just longer than short ones, and fewer cases, or it would take hours */
+enum { N = 600, LONG = 576, LONGER = 1300, SHARED = 64, FROM = SHARED, BESIDE = 64, STEP = 2, LEFT = 4, LEAVERS = 1 };
+#else
+enum { N = 1600, LONG = 2 * CPU_SHORT_ROWS, LONGER = 2400, SHARED = 640, FROM = 0, BESIDE = CPU_SHORT_ROWS, STEP = 1, LEFT = 60, LEAVERS = 12 };
+#endif
 
 static void fill_ids(int32_t *ids, int n, uint32_t seed)
 {
@@ -78,7 +83,7 @@ static void check_sizes(enum cpu_tier tier, bool fast, const int32_t *ids, int n
     float *first = calloc(both, sizeof *first), *logits = calloc(both, sizeof *logits);
     assert_non_null(first);
     assert_non_null(logits);
-    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i += STEP) {
         read_in_pieces(m, ids, n, pieces[i], i ? logits : first);
         if (i) assert_memory_equal(logits, first, sizeof *first * both);
     }
@@ -93,7 +98,7 @@ static void test_sizes(void **state)
     static int32_t ids[2100];
     fill_ids(ids, 2100, 1);
     for (int t = 0; t < CPU_TIERS; t++)
-#ifdef LILY_SAN
+#if defined(LILY_SAN) || defined(TEST_EMULATED)
         if ((enum cpu_tier)t == cpu_best_tier()) check_sizes((enum cpu_tier)t, true, ids, 700);
 #else
         if (cpu_tier_runs((enum cpu_tier)t))
@@ -158,7 +163,7 @@ static void test_others_between_layers(void **state)
             struct lily_err err = {0};
             bool done;
             run(m, PHASE_DECODE, b, other + 100 + i, 1, logits[1]);
-            run(m, PHASE_PREFILL, c, other + CPU_SHORT_ROWS * (i % 2), CPU_SHORT_ROWS, logits[2]);
+            run(m, PHASE_PREFILL, c, other + BESIDE * (i % 2), BESIDE, logits[2]);
             if (!round) continue;
             assert_int_equal(model_rows(m), i < LAYERS - 1 ? CPU_SHORT_ROWS : CPU_MAX_ROWS);
             if (i < LAYERS - 1) assert_ok(reading_go_on(&r, &pause, &done, &err));
@@ -186,8 +191,8 @@ static void test_given_up(void **state)
     fill_ids(ids, N, 4);
     run(m, PHASE_PREFILL, a, ids, N, want);
     be->ops->seq_reset(be, a);
-    for (int from = 0; from <= SHARED; from += SHARED)
-        for (int layers = 0; layers < LAYERS; layers++) {
+    for (int from = FROM; from <= SHARED; from += SHARED)
+        for (int layers = 0; layers < LAYERS; layers += STEP) {
             struct lily_err err = {0};
             struct reading r;
             const struct rows rows = {PHASE_PREFILL, a, ids + from, N - from, got, NULL};
@@ -236,7 +241,7 @@ static void test_stopped_session(void **state)
     fill_ids(ids, N, 5);
     read_in_pieces(m, ids, N, 64, want);
     assert_ok(session_new(m, &o, &s, &err));
-    for (int at = 1; at < 12; at++) {
+    for (int at = 1; at < 12 / STEP; at += STEP) {
         struct stopper stop = {.at = at};
         struct sync_request r = {.ids = ids, .n = N, .cancel = &stop.stop, .progress = stop_at, .progress_ctx = &stop};
         struct sync_result result;
@@ -268,7 +273,7 @@ static void test_kept_inside(void **state)
     assert_non_null(one);
     assert_non_null(two);
     fill_ids(ids, N, 6);
-    for (int from = 0; from <= 64; from += 64)
+    for (int from = FROM; from <= 64; from += 64)
         for (int length = 128; length < N; length += N / 2 / GRID * GRID) {
             struct border *kept, *saved;
             if (from) run(m, PHASE_PREFILL, a, ids, from, NULL);
@@ -317,7 +322,7 @@ static void open_side(struct side *s, int slots, size_t cache_bytes)
     struct runner_model_options o = {.n_slots = slots, .cache_bytes = cache_bytes};
     model_options_init(&o.model);
     o.model.threads = 2;
-    o.model.max_rows = 2 * CPU_SHORT_ROWS; /* so that pieces begin where no state is saved */
+    o.model.max_rows = LONG; /* so that pieces begin where no state is saved */
     o.model.plan.ctx = 4096;
     o.model.plan.n_seqs = slots;
     o.model.plan.border_bytes = cache_bytes;
