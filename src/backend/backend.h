@@ -247,6 +247,12 @@ struct backend_ops {
      * the next time, takes it up again. NULL where limits.short_rows is 0.
      */
     void (*set_aside)(struct backend *be);
+    /*
+     * Before a layer's mixer: its steps take the batch's rows from `from` on, as many as this returns, so that what lies between
+     * them is small; the mixer is then made again with the rows behind. 0 where `from` is the end: steps take all rows again. NULL:
+     * every step takes all rows.
+     */
+    int (*take_rows)(struct backend *be, int from);
 };
 
 /* Every backend's first member. */

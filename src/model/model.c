@@ -218,20 +218,34 @@ static void begin(struct model *m, struct pass *p)
     step->embed(m->backend, m->weights.embed);
 }
 
+/* Of one layer; index: among those of its kind. */
+static void mix(struct backend *be, const struct layer_weights *l, bool full, int index)
+{
+    const struct step_table *step = &be->ops->step;
+    if (full) {
+        step->attn_in(be, &l->attn, index);
+        step->attn_mix(be, index);
+        step->attn_out(be, &l->attn);
+    } else {
+        step->gdn_in(be, &l->gdn);
+        step->gdn_mix(be, &l->gdn, index);
+        step->gdn_out(be, &l->gdn);
+    }
+}
+
+static int take_rows(struct backend *be, const struct batch *batch, int from)
+{
+    return be->ops->take_rows ? be->ops->take_rows(be, from) : batch->n_rows - from;
+}
+
 static void next_layer(struct model *m, struct pass *p)
 {
     struct backend *be = m->backend;
     const struct step_table *step = &be->ops->step;
     const struct layer_weights *l = &m->weights.layers[p->layer];
-    if (m->config.shape.is_full[p->layer++]) {
-        step->attn_in(be, &l->attn, p->n_full);
-        step->attn_mix(be, p->n_full++);
-        step->attn_out(be, &l->attn);
-    } else {
-        step->gdn_in(be, &l->gdn);
-        step->gdn_mix(be, &l->gdn, p->n_linear++);
-        step->gdn_out(be, &l->gdn);
-    }
+    const bool full = m->config.shape.is_full[p->layer++];
+    const int index = full ? p->n_full++ : p->n_linear++;
+    for (int from = 0, n; (n = take_rows(be, &p->batch, from)); from += n) mix(be, l, full, index);
     step->moe_route(be, &l->moe);
     step->moe_experts(be, &l->moe);
 }

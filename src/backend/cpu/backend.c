@@ -200,6 +200,7 @@ static const struct backend_ops cpu_ops = {
     .measure = cpu_measure,
     .joules = cpu_joules,
     .set_aside = set_aside,
+    .take_rows = cpu_take_rows,
 };
 
 /*

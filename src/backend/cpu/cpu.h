@@ -35,6 +35,12 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
  */
 enum { CPU_SHORT_ROWS = 512, CPU_MAX_ROWS = 4096 };
 
+/*
+ * Rows of a mixer, which gains nothing from more: its many intermediates then stay in a cache, and take little memory. Also the
+ * most rows of a batch in decode.
+ */
+enum { CPU_MIXER_ROWS = 512 };
+
 /* Memory of the workspaces for these options, for the plan. */
 size_t cpu_workspace_bytes(const struct model_shape *shape, int max_rows);
 
@@ -57,19 +63,19 @@ struct expert_group {
     int first, n; /* range of slots, and of rows in workspace.inner and expert_out */
 };
 
-/* All intermediates of one batch; n is max_rows. Sizes in floats unless said. */
+/* All intermediates of one batch; n is max_rows, m that or CPU_MIXER_ROWS, if it is less. Sizes in floats unless said. */
 struct workspace {
     float *x;            /* (n, hidden) residual stream */
     struct act norm;     /* (n, hidden) normed input of a mixer or of the experts */
     struct act routed;   /* (n, hidden) norm as prefill of the routed experts reads it, each row a run of its own, where that is not as norm is; x and sums NULL */
     float *rotary;       /* (n, 64): cos of 32 frequencies, then sin */
-    float *qkv;          /* (n, ld_qkv) pre-convolution rows */
-    float *conv;         /* (n, conv_dim) */
-    float *z;            /* (n, value_dim) */
-    float *b, *a;        /* (n, ld_heads) in: projections; out: beta and decay */
-    struct act mixed;    /* (n, value_dim or n_q_heads*256) input of the output projection */
-    float *q;            /* (n, n_q_heads*512) queries and gates */
-    float *k, *v;        /* (n, n_kv_heads*256) */
+    float *qkv;          /* (m, ld_qkv) pre-convolution rows */
+    float *conv;         /* (m, conv_dim) of decode */
+    float *z;            /* (m, value_dim) */
+    float *b, *a;        /* (m, ld_heads) in: projections; out: beta and decay */
+    struct act mixed;    /* (m, value_dim or n_q_heads*256) input of the output projection */
+    float *q;            /* (m, n_q_heads*512) queries and gates */
+    float *k, *v;        /* (m, n_kv_heads*256) */
     struct digits router_digits; /* (n, hidden) rows of norm as three digits: the router's input */
     struct digits value_digits;  /* in the same place: (n, hidden) rows of norm with more digits than norm has, for values of delta rule layers */
     float *router;       /* (n, ld_experts) logits */
@@ -83,8 +89,8 @@ struct workspace {
     int32_t *slot_of;    /* (n, 8) the slot of a row's choices, best first */
     struct act inner;    /* (n*8, expert_dim) silu(gate)*up of each slot; prefill makes only the form that is read */
     struct act shared;   /* (n, shared_dim) the same */
-    float *expert_out;   /* (n*8, ld_hidden) of decode */
-    float *shared_out;   /* (n, ld_hidden) of decode */
+    float *expert_out;   /* (m*8, ld_hidden) of decode */
+    float *shared_out;   /* (m, ld_hidden) of a mixer, and of the shared expert in decode */
     struct act head;     /* (max_logits, hidden) */
     int ld_qkv, ld_z, ld_heads, ld_q, ld_kv, ld_experts, ld_hidden;
 };
@@ -109,6 +115,18 @@ struct pass_memory {
     struct digit_choice now;   /* of the batch, here */
 };
 
+/*
+ * Rows of a batch that a mixer takes. batch, place, ws.x and ws.rotary are then those of these rows; here are the batch's own. The
+ * other intermediates of a mixer begin with these rows.
+ */
+struct cpu_window {
+    const struct batch *all; /* NULL: no window is open */
+    struct row_place *place;
+    float *x, *rotary;
+    struct batch part;
+    struct batch_seq seqs[CPU_MIXER_ROWS]; /* of part */
+};
+
 struct cpu_backend {
     struct backend base;
     struct pool *pool; /* owned */
@@ -123,6 +141,8 @@ struct cpu_backend {
     double frequency[ROTARY_DIM / 2]; /* radians per position */
     struct digit_choice digits[2][DIGIT_PLACES]; /* of each phase */
     struct digit_choice now;                     /* of the batch, here */
+    enum digit_place at;                         /* those of `now` */
+    struct cpu_window window;
     struct pass_memory other; /* of short passes, or of the pass that is set aside for one */
 };
 
@@ -185,6 +205,9 @@ void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w
 void cpu_norm_row(const struct cpu_backend *c, const float *x, const struct vector *w, const struct act *out, long t);
 /* x += y, rows of leading dimension ldy. */
 void cpu_add_rows(struct cpu_backend *c, const float *y, int ldy);
+
+/* backend_ops.take_rows (window.c). */
+int cpu_take_rows(struct backend *be, int from);
 
 /* Sets the digits that activations get from now on. */
 void cpu_set_digits(struct cpu_backend *c, enum digit_place place);

@@ -1,4 +1,6 @@
 /* The steps at both ends of a pass: begin (positions, rotary angles), embedding, head, end. */
+#include <assert.h>
+
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/rotary.h"
 
@@ -15,11 +17,13 @@ void cpu_set_digits(struct cpu_backend *c, enum digit_place place)
         all[i].act->bf16.n = d->bf16 ? c->batch->n_rows : 0;
     }
     c->now = *d;
+    c->at = place;
 }
 
 void cpu_step_begin(struct backend *be, const struct batch *batch)
 {
     struct cpu_backend *c = cpu_of(be);
+    assert(batch->phase == PHASE_PREFILL || batch->n_rows <= CPU_MIXER_ROWS);
     c->batch = batch;
     cpu_set_digits(c, AT_ENDS);
     int row = 0;

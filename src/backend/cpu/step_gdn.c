@@ -321,15 +321,15 @@ static void heads_part(void *arg, int thread, int n_threads)
     }
 }
 
-/* The rows before the place inside the pass whose state is kept: it is on the grid, so they are of this pass. */
+/* The rows before the place among these rows whose state is kept: it is on the grid, as is where they begin, so they are here. */
 static void keep_history_inside(const struct mix_job *j, const struct batch_seq *b, int row)
 {
     const struct model_shape *s = &j->c->base.shape;
     const struct workspace *ws = &j->c->ws;
     const size_t conv_dim = (size_t)shape_conv_dim(s);
-    const int n = b->seq->kept_at - b->seq->length;
+    const int n = b->seq->kept_at - j->c->place[row].pos;
     float *kept = state_kept(b->seq, b->seq->kept_at);
-    if (!kept || n > b->n) return;
+    if (!kept || n <= 0 || n > b->n) return;
     kept += shape_recurrent_floats(s) + (size_t)j->index * CONV_HISTORY * conv_dim;
     for (int k = 0; k < CONV_HISTORY; k++) memcpy(kept + (size_t)k * conv_dim, ws->qkv + (long)(row + n + k - CONV_HISTORY) * ws->ld_qkv, sizeof *kept * conv_dim);
 }

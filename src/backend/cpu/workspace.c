@@ -43,19 +43,19 @@ static int row_width(int n)
     return round_up(n, 2 * BLOCK_ROWS) + BLOCK_ROWS;
 }
 
-/* Outputs of products: each is written before it is read, and those of a mixer, of attention and of the experts are never alive together. */
-static void carve_outputs(struct workspace *ws, size_t n, struct carver *c)
+/* Outputs of products for m rows: each is written before it is read, and those of a mixer, of attention and of the experts are never alive together. */
+static void carve_outputs(struct workspace *ws, size_t m, struct carver *c)
 {
     struct carver delta = *c, attention = *c, experts = *c;
-    ws->qkv = carve_floats(&delta, n, ws->ld_qkv);
-    ws->conv = carve_floats(&delta, n, ws->ld_qkv);
-    ws->z = carve_floats(&delta, n, ws->ld_z);
-    ws->b = carve_floats(&delta, n, ws->ld_heads);
-    ws->a = carve_floats(&delta, n, ws->ld_heads);
-    ws->q = carve_floats(&attention, n, ws->ld_q);
-    ws->k = carve_floats(&attention, n, ws->ld_kv);
-    ws->v = carve_floats(&attention, n, ws->ld_kv);
-    ws->expert_out = carve_floats(&experts, n * EXPERTS_PER_TOKEN, ws->ld_hidden);
+    ws->qkv = carve_floats(&delta, m, ws->ld_qkv);
+    ws->conv = carve_floats(&delta, m, ws->ld_qkv);
+    ws->z = carve_floats(&delta, m, ws->ld_z);
+    ws->b = carve_floats(&delta, m, ws->ld_heads);
+    ws->a = carve_floats(&delta, m, ws->ld_heads);
+    ws->q = carve_floats(&attention, m, ws->ld_q);
+    ws->k = carve_floats(&attention, m, ws->ld_kv);
+    ws->v = carve_floats(&attention, m, ws->ld_kv);
+    ws->expert_out = carve_floats(&experts, m * EXPERTS_PER_TOKEN, ws->ld_hidden);
     if (delta.used > c->used) c->used = delta.used;
     if (attention.used > c->used) c->used = attention.used;
     if (experts.used > c->used) c->used = experts.used;
@@ -64,7 +64,7 @@ static void carve_outputs(struct workspace *ws, size_t n, struct carver *c)
 static void carve_all(struct workspace *ws, const struct model_shape *s, int max_rows, int max_logits,
                       struct carver *c)
 {
-    size_t n = (size_t)max_rows, slots = n * EXPERTS_PER_TOKEN;
+    size_t n = (size_t)max_rows, slots = n * EXPERTS_PER_TOKEN, m = n < CPU_MIXER_ROWS ? n : CPU_MIXER_ROWS;
     int q_dim = s->n_q_heads * HEAD_DIM, value_dim = shape_gdn_value_dim(s);
     ws->ld_qkv = row_width(shape_conv_dim(s));
     ws->ld_z = row_width(value_dim);
@@ -80,8 +80,8 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->value_digits = ws->router_digits = carve_digits(c, n, ws->norm.ld, DIGITS_MAX);
     ws->router_digits.count = DIGITS_MAX;
     ws->rotary = carve_floats(c, n, ROTARY_DIM);
-    carve_outputs(ws, n, c);
-    ws->mixed = carve_act(c, n, value_dim > q_dim ? value_dim : q_dim);
+    carve_outputs(ws, m, c);
+    ws->mixed = carve_act(c, m, value_dim > q_dim ? value_dim : q_dim);
     ws->router = carve_floats(c, n, ws->ld_experts);
     ws->shared_gate = carve_floats(c, n, BLOCK_ROWS);
     ws->top = carve(c, slots * sizeof *ws->top);
@@ -92,7 +92,7 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
     ws->slot_of = carve(c, slots * sizeof *ws->slot_of);
     ws->inner = carve_act(c, slots, s->expert_dim);
     ws->shared = carve_act(c, n, s->shared_dim);
-    ws->shared_out = carve_floats(c, n, ws->ld_hidden);
+    ws->shared_out = carve_floats(c, m, ws->ld_hidden);
     ws->head = carve_act(c, (size_t)max_logits, s->hidden);
 }
 
