@@ -127,12 +127,35 @@ static void free_vector(struct backend *be, struct vector *v)
 }
 
 static const struct backend_ops cuda_ops = {
-    cuda_steps,   destroy,          cuda_load_matrix, cuda_free_matrix,    load_vector,       free_vector,        cuda_seq_new,
-    cuda_seq_free, cuda_seq_reset,  cuda_seq_length,  cuda_seq_reserve,    cuda_border_save,  cuda_seq_keep,      cuda_border_kept,
-    cuda_border_restore, cuda_border_free,
-    cuda_border_bytes, cuda_page_bytes, cuda_seq_share,  cuda_border_export,  cuda_border_import,
-    cuda_pick_rules,   cuda_pick_take,  cuda_seq_fill,     cuda_measure,    NULL,
-    NULL};
+    .step = cuda_steps,
+    .destroy = destroy,
+    .load_matrix = cuda_load_matrix,
+    .free_matrix = cuda_free_matrix,
+    .load_vector = load_vector,
+    .free_vector = free_vector,
+    .seq_new = cuda_seq_new,
+    .seq_free = cuda_seq_free,
+    .seq_reset = cuda_seq_reset,
+    .seq_length = cuda_seq_length,
+    .seq_reserve = cuda_seq_reserve,
+    .border_save = cuda_border_save,
+    .seq_keep = cuda_seq_keep,
+    .border_kept = cuda_border_kept,
+    .border_restore = cuda_border_restore,
+    .border_free = cuda_border_free,
+    .border_bytes = cuda_border_bytes,
+    .page_bytes = cuda_page_bytes,
+    .seq_share = cuda_seq_share,
+    .border_export = cuda_border_export,
+    .border_import = cuda_border_import,
+    .pick_rules = cuda_pick_rules,
+    .pick_take = cuda_pick_take,
+    .seq_fill = cuda_seq_fill,
+    .measure = cuda_measure,
+    .joules = NULL,
+    .set_aside = NULL,
+    .take_rows = NULL,
+};
 
 /* Which of the plug-in's codes the driver took for this card: its architecture, and whether that is Hopper's own. */
 __global__ void k_compiled_for(int *out)
