@@ -140,10 +140,9 @@ static void begin_slices(struct reading *r, struct model *m, const struct rows *
 }
 
 /* Another sequence decodes and a third one's prompt is read between the layers of a long piece. */
-static void test_others_between_layers(void **state)
+static void check_others(bool fast)
 {
-    (void)state;
-    struct model *m = open_long(cpu_best_tier(), false);
+    struct model *m = open_long(cpu_best_tier(), fast);
     struct backend *be = model_backend(m);
     static int32_t ids[N], other[N];
     struct seq *a = new_seq(m), *b = new_seq(m), *c = new_seq(m);
@@ -177,6 +176,55 @@ static void test_others_between_layers(void **state)
     }
     be->ops->seq_free(be, a), be->ops->seq_free(be, b), be->ops->seq_free(be, c);
     model_close(m);
+}
+
+static void test_others_between_layers(void **state)
+{
+    (void)state;
+    for (int fast = 0; fast < 2; fast++) check_others(fast);
+}
+
+/* Several sequences in a batch longer than a mixer takes at once, some from places off the grid: each as alone. */
+static void check_batch(bool fast)
+{
+    enum { SEQS = 4 };
+    static const int from[SEQS] = {0, 10, 64, 1}, n[SEQS] = {500, 90, 430, 1}; /* row 512 is in the second one, whose grid begins in the first */
+    struct model *m = open_long(cpu_best_tier(), fast);
+    struct backend *be = model_backend(m);
+    size_t ld = (size_t)shape_logits_ld(model_shape(m));
+    struct lily_err err = {0};
+    struct batch_seq bs[SEQS];
+    int32_t ids[SEQS][500 + 64], all[1024], last[SEQS];
+    float *want = calloc(SEQS, sizeof *want * ld), *got = calloc(SEQS, sizeof *got * ld);
+    struct batch b = {.phase = PHASE_PREFILL, .n_seqs = SEQS, .seqs = bs, .ids = all, .n_logits = SEQS, .logit_rows = last, .logits = got};
+    assert_non_null(want);
+    assert_non_null(got);
+    for (int i = 0; i < SEQS; i++) {
+        fill_ids(ids[i], 500 + 64, (uint32_t)(30 + i));
+        bs[i] = (struct batch_seq){new_seq(m), n[i]};
+        if (from[i]) run(m, PHASE_PREFILL, bs[i].seq, ids[i], from[i], NULL);
+        run(m, PHASE_PREFILL, bs[i].seq, ids[i] + from[i], n[i], want + (size_t)i * ld);
+        be->ops->seq_reset(be, bs[i].seq);
+        if (from[i]) run(m, PHASE_PREFILL, bs[i].seq, ids[i], from[i], NULL);
+        assert_ok(be->ops->seq_reserve(be, bs[i].seq, n[i], &err));
+        memcpy(all + b.n_rows, ids[i] + from[i], sizeof *all * (size_t)n[i]);
+        b.n_rows += n[i];
+        last[i] = b.n_rows - 1;
+    }
+    assert_true(b.n_rows > CPU_MIXER_ROWS);
+    assert_ok(model_forward(m, &b, NULL, &err));
+    for (int i = 0; i < SEQS; i++) {
+        assert_memory_equal(got + (size_t)i * ld, want + (size_t)i * ld, logits_bytes(m));
+        be->ops->seq_free(be, bs[i].seq);
+    }
+    free(want), free(got);
+    model_close(m);
+}
+
+static void test_batches(void **state)
+{
+    (void)state;
+    for (int fast = 0; fast < 2; fast++) check_batch(fast);
 }
 
 /* Given up after any layer: the sequence is what it was before the piece, or empty. */
@@ -491,8 +539,8 @@ static void test_leaving_clients(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes),        cmocka_unit_test(test_others_between_layers),
-                                       cmocka_unit_test(test_given_up),     cmocka_unit_test(test_stopped_session),
-                                       cmocka_unit_test(test_kept_inside),  cmocka_unit_test(test_left_prompts),
-                                       cmocka_unit_test(test_leaving_clients)};
+                                       cmocka_unit_test(test_batches),      cmocka_unit_test(test_given_up),
+                                       cmocka_unit_test(test_stopped_session), cmocka_unit_test(test_kept_inside),
+                                       cmocka_unit_test(test_left_prompts), cmocka_unit_test(test_leaving_clients)};
     return RUN_TESTS(tests);
 }

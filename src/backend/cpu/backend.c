@@ -154,11 +154,12 @@ static void read_hidden(struct backend *be, float *out)
 static void set_aside(struct backend *be)
 {
     struct cpu_backend *c = cpu_of(be);
-    const struct pass_memory here = {c->ws, c->place, c->batch, c->now};
+    const struct pass_memory here = {c->ws, c->place, c->batch, c->now, c->at};
     c->ws = c->other.ws;
     c->place = c->other.place;
     c->batch = c->other.batch;
     c->now = c->other.now;
+    c->at = c->other.at;
     c->other = here;
 }
 

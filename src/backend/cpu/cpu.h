@@ -113,6 +113,7 @@ struct pass_memory {
     struct row_place *place;   /* owned; (max_rows) */
     const struct batch *batch; /* borrowed between begin and end */
     struct digit_choice now;   /* of the batch, here */
+    enum digit_place at;       /* those of `now` */
 };
 
 /*

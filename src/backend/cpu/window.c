@@ -2,14 +2,15 @@
 #include "backend/cpu/cpu.h"
 
 /*
- * The end of the window from `from` on. Inside a sequence it is on the grid of positions, since chunks of the delta rule end there
- * whatever rows a pass or a window has.
+ * The end of the window from `from` on: where another sequence begins, or inside one on the grid of positions, since chunks of the
+ * delta rule end there whatever rows a pass or a window has.
  */
 static int window_end(const struct batch *all, const struct row_place *place, int from)
 {
-    const int end = from + CPU_MIXER_ROWS;
+    int end = from + CPU_MIXER_ROWS;
     if (end >= all->n_rows) return all->n_rows;
-    return place[end].seq == place[end - 1].seq ? end - place[end].pos % GRID : end;
+    while (place[end].seq == place[end - 1].seq && place[end].pos % GRID) end--;
+    return end;
 }
 
 /* The sequences of the rows from … end-1. */
