@@ -84,6 +84,26 @@ static void test_threads(void **state)
     }
 }
 
+/* Rows of one sequence that decode together are what they are one by one. */
+static void test_decode_rows(void **state)
+{
+    (void)state;
+    enum { N = 90 };
+    int32_t ids[N];
+    fill_ids(ids, N, 4);
+    for (int k = 0; k < n_tiers; k++)
+        for (int f32 = 0; f32 < 2; f32++) {
+            struct model *m = open_model(dir, tiers[k], 2, f32);
+            struct trace one, seven;
+            trace_model(m, ids, N, (struct traced_run){1, PHASE_DECODE}, &one);
+            trace_model(m, ids, N, (struct traced_run){7, PHASE_DECODE}, &seven);
+            assert_same_trace(m, &one, &seven, "rows of decode");
+            trace_free(&one);
+            trace_free(&seven);
+            model_close(m);
+        }
+}
+
 /* Several sequences of different lengths in one batch, prefill and then decode, against each alone. */
 static void run_together(struct model *m, int32_t ids[N_SEQS][LENGTH], const int *n, int decode, float *logits)
 {
@@ -267,7 +287,7 @@ int main(void)
 #else
         if (cpu_tier_runs((enum cpu_tier)t)) tiers[n_tiers++] = (enum cpu_tier)t;
 #endif
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_prefill_schedules), cmocka_unit_test(test_threads),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_prefill_schedules), cmocka_unit_test(test_threads), cmocka_unit_test(test_decode_rows),
                                        cmocka_unit_test(test_fast_mode), cmocka_unit_test(test_batch_neighbours),
                                        cmocka_unit_test(test_borders_equal_cold), cmocka_unit_test(test_checkpoint_rules)};
     return RUN_TESTS(tests);

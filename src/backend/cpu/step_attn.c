@@ -70,6 +70,12 @@ static bool is_fast(const struct cpu_backend *c)
     return c->attn_work && c->batch->phase == PHASE_PREFILL;
 }
 
+/* Decode, where a kernel is made for it: one row at a time, whatever rows of its sequence are beside it. */
+static bool is_row(const struct cpu_backend *c)
+{
+    return c->kernels.attention_row && c->batch->phase == PHASE_DECODE && c->states.kv_bf16;
+}
+
 /* Attention of a unit; then the output gate and the group sums. */
 static void attend(const struct attn_step *j, const struct attn_unit *u, int part)
 {
@@ -96,7 +102,7 @@ static void attend(const struct attn_step *j, const struct attn_unit *u, int par
     if (is_fast(c)) {
         job.work = c->attn_work + (size_t)part * ATTN_WORK_BYTES;
         c->kernels.attention_fast(&job);
-    } else if (c->batch->phase == PHASE_DECODE && job.bf16 && c->kernels.attention_row) {
+    } else if (is_row(c)) {
         c->kernels.attention_row(&job);
     } else {
         c->kernels.attention(&job);
@@ -123,7 +129,7 @@ static void mix_part(void *arg, int thread, int n_threads)
     const int most = fast ? ATTN_TILE_ROWS : ATTN_MAX_ROWS;
     int heads = j->c->base.shape.n_q_heads, group = heads / j->c->base.shape.n_kv_heads, at_once, row = 0, n = 0;
     while (group > most || (group % 2 == 0 && (long)b->n_rows * (heads / group) < n_threads)) group = group % 2 ? 1 : group / 2;
-    at_once = most / group;
+    at_once = is_row(j->c) ? 1 : most / group;
     while (fast && at_once > 4 && (long)b->n_rows * (heads / group) < (long)at_once * n_threads) at_once /= 2;
     for (int i = 0; i < b->n_seqs; row += b->seqs[i++].n)
         for (int t = 0; t < b->seqs[i].n; t += at_once)
