@@ -175,18 +175,11 @@ lily_status disk_open(const struct disk_options *o, struct disk **out, struct li
     return LILY_OK;
 }
 
-/* Somebody has removed the folder, as one clears a cache: the lock file has no name any more. */
-static bool is_removed(const struct disk *d)
-{
-    struct stat sb;
-    return d->lock_fd >= 0 && fstat(d->lock_fd, &sb) == 0 && sb.st_nlink == 0;
-}
-
 bool disk_renew(struct disk *d)
 {
     struct lily_err err;
-    if (!is_removed(d)) return false;
-    log_note("prompt cache: %s was removed: it is made anew", d->folder);
+    if (!disk_is_removed(d)) return false;
+    log_note("prompt cache: %s was removed or moved: it is made anew", d->folder);
     while (d->n) drop(d, d->list[d->n - 1], false);
     close(d->lock_fd);
     d->lock_fd = -1;
@@ -518,7 +511,7 @@ int disk_poll(struct disk *d)
     }
     if (outcome >= 0) return 0;
     atomic_fetch_add(&d->opt.counters->disk_errors, 1);
-    if (!is_removed(d)) { /* that is mended by disk_renew */
+    if (!disk_is_removed(d)) { /* that is mended by disk_renew */
         if (!d->warned) log_warn("prompt cache: a state could not be saved; the next try is in a minute at the earliest: %s", err.msg);
         d->warned = true;
         d->paused_until_ms = clock_ms() + pause_ms;

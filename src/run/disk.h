@@ -58,7 +58,7 @@ void disk_used(struct disk *d, const int32_t *ids, int length);
 /* Whether a save may begin now: the folder can be written, no save is going on, and none failed in the last minute. */
 bool disk_can_save(struct disk *d);
 /*
- * Where somebody has removed the folder since it was opened, makes it again: true, and no state is there now. No save is going on.
+ * Where somebody has removed the folder or moved it away since it was opened, makes it again: true, and no state is there now. No save is going on.
  */
 bool disk_renew(struct disk *d);
 /*

@@ -47,6 +47,8 @@ struct disk {
 
 /* Makes and locks the folder, and finds the states in it. */
 lily_status disk_scan(struct disk *d, struct lily_err *err);
+/* Somebody has removed the folder or moved it away, as one clears a cache: the locked file does not lie there any more. */
+bool disk_is_removed(const struct disk *d);
 /* Removes the folder of another key that was not used for the longest time. False: there is none that can go. */
 bool disk_drop_foreign(struct disk *d);
 

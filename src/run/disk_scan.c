@@ -260,6 +260,17 @@ static int lock_folder(const char *folder)
     return fd;
 }
 
+bool disk_is_removed(const struct disk *d)
+{
+    struct stat ours, there;
+    struct buf path = {0};
+    if (d->lock_fd < 0 || fstat(d->lock_fd, &ours) != 0) return false;
+    join(&path, d->folder, lock_name);
+    const bool found = lstat(buf_str(&path), &there) == 0, gone = !found && (errno == ENOENT || errno == ENOTDIR);
+    buf_free(&path);
+    return found ? ours.st_ino != there.st_ino || ours.st_dev != there.st_dev : gone;
+}
+
 struct oldest {
     char *path; /* owned */
     double used;

@@ -430,12 +430,44 @@ static void test_removed(void **state)
     disk_close(d);
 }
 
+/* Or moves it away, after which the locked file still has a name; in the second round another process has made the folder again. */
+static void test_moved(void **state)
+{
+    (void)state;
+    int32_t a[N];
+    struct buf at = {0}, away = {0};
+    clear();
+    fill_ids(a, N, 9);
+    folder(key_a, &at);
+    folder(key_b, &away);
+    struct disk *d = open_disk(key_a, 1 << 20);
+    log_quiet(true);
+    for (int round = 0; round < 2; round++) {
+        assert_true(save(d, a, 128));
+        assert_false(disk_renew(d));
+        assert_int_equal(rename(buf_str(&at), buf_str(&away)), 0);
+        if (round) disk_close(open_disk(key_a, 1 << 20));
+        assert_true(disk_renew(d));
+        assert_false(disk_renew(d));
+        assert_int_equal(disk_depth(d, a, N), 0);
+        assert_int_equal(each_file(key_b, "s-", remove_path), 1);
+        each_file(key_b, "p-", remove_path);
+        each_file(key_b, "lock", remove_path);
+    }
+    log_quiet(false);
+    assert_true(save(d, a, 128));
+    assert_int_equal(each_file(key_a, "s-", NULL), 1);
+    disk_close(d);
+    buf_free(&at);
+    buf_free(&away);
+}
+
 int main(void)
 {
     if (!mkdtemp(dir)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_other_keys_and_locks),
                                        cmocka_unit_test(test_quota), cmocka_unit_test(test_what_is_not_ours_stays), cmocka_unit_test(test_damage), cmocka_unit_test(test_leftovers),
-                                       cmocka_unit_test(test_removed)};
+                                       cmocka_unit_test(test_removed), cmocka_unit_test(test_moved)};
     int rc = RUN_TESTS(tests);
     clear();
     rmdir(dir);
