@@ -133,11 +133,14 @@ static void print_answer(const struct answer *r, const struct bundle *b)
     print_json(top);
 }
 
-/* An answer of nothing would look like a failure. */
-static void say_if_only_thinking(const struct answer *r)
+/* An answer of nothing would look like a failure, and to a person one that was cut like a whole one. */
+static void say_if_cut(const struct answer *r, bool report)
 {
-    if (r->finish == FINISH_LENGTH && !r->text.len && r->reasoning.len)
+    if (r->finish != FINISH_LENGTH) return;
+    if (!r->text.len && r->reasoning.len)
         log_note("the answer ended in its thinking, after %zu tokens: raise --max-tokens, or use --no-think", r->ids.n);
+    else if (report)
+        log_note("the answer was cut after %zu tokens: raise --max-tokens or --ctx", r->ids.n);
 }
 
 enum { CACHED_STATES = 8 }; /* of a prompt, in memory and in --prompt-cache's file */
@@ -186,9 +189,9 @@ static lily_status answer_prompt(const struct run_args *a, struct bundle *b, con
     lily_status st = show_answer(&job, a->common.json ? NULL : &screen, report, &answer, err);
     if (st == LILY_OK) {
         if (a->common.json) print_answer(&answer, b);
-        else say_if_only_thinking(&answer);
         if (a->common.verbose) fprintf(stderr, "seed %llu\n", (unsigned long long)params.seed);
         if (report) show_report(&answer);
+        if (!a->common.json) say_if_cut(&answer, report);
         save_states(a, b, session, &answer);
         if (answer.finish == FINISH_CANCELLED && screen_alive()) st = LILY_ERR_CANCELLED;
         if (a->common.json) err_clear(err); /* the answer says it; a second value would follow it */

@@ -112,6 +112,17 @@ static void choose_rows(const struct model_config *c, const struct plan_want *wa
     }
 }
 
+/* What the model needs with one short context and nothing saved. */
+static size_t least_total(const struct model_config *c, const struct plan_want *want, const struct memory_plan *p)
+{
+    struct plan_want few = *want;
+    struct memory_plan least = *p;
+    few.n_seqs = 1, few.border_bytes = 0;
+    least.ctx = 1024, least.rows = CPU_SHORT_ROWS;
+    sum_up(c, &few, &least);
+    return least.total;
+}
+
 lily_status plan_make(const struct model_config *config, const struct plan_want *want, struct memory_plan *out,
                       struct lily_err *err)
 {
@@ -140,7 +151,11 @@ lily_status plan_make(const struct model_config *config, const struct plan_want 
             "the model does not fit: %s needed (weights %s, kv of %s%d tokens %s, saved states %s, scratch %s), %s available",
             SIZE_TEXT(out->total), SIZE_TEXT(out->weights), times, out->ctx, SIZE_TEXT(out->kv), SIZE_TEXT(out->borders),
             SIZE_TEXT(out->scratch), SIZE_TEXT(out->limit));
-    err_hint(err, "lower %s, free memory, or raise --memory-limit",
-             out->borders > out->kv ? "--cache-ram" : many ? "--ctx or --parallel" : "--ctx");
+    const size_t least = least_total(config, want, out);
+    if (least > out->limit)
+        err_hint(err, "free memory, or raise --memory-limit: this model needs %s at least", SIZE_TEXT(least));
+    else
+        err_hint(err, "lower %s, free memory, or raise --memory-limit",
+                 out->borders > out->kv ? "--cache-ram" : many ? "--ctx or --parallel" : "--ctx");
     return LILY_ERR_MEMORY;
 }

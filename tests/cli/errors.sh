@@ -104,6 +104,7 @@ expect 'a hostile name: refused' fails_with 1 config.json
 expect 'a hostile name: no escape sequence' lacks "$err" "$(printf '\033')"
 run run -m $TINY hi --memory-limit 1M
 expect 'too little memory' fails_with 1 'does not fit'
+expect 'too little memory: the hint' has "$err" 'at least'
 run serve -m models/demo --memory-limit 100M --ctx 16K --cache-ram 32M --parallel 3
 expect 'too little memory for several' fails_with 1 'kv of 3 x 16384 tokens'
 expect 'too little memory for several: the hint' has "$err" 'hint: lower --ctx or --parallel, free'

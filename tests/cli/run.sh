@@ -22,6 +22,7 @@ expect 'the last line feed of stdin does not matter' is "$out" "$answer"
 ask -n 8 --temp 0 --no-think -- hi
 expect 'a prompt after --' is "$out" "$answer"
 ask hi -n 8 --temp 0 --no-think -v
+expect 'cut: -v says so' has "$err" 'the answer was cut after 8 tokens: raise --max-tokens'
 expect '--verbose: counts' has "$err" 'tokens read'
 expect '--verbose: seed' has "$err" 'seed '
 ask hi -n 8 --no-think --seed 5
