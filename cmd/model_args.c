@@ -41,7 +41,7 @@ static lily_status take_kv(void *values, const char *text, struct lily_err *err)
 #define AT(field) offsetof(struct model_args, field)
 #define DIR_OPTION                                                                                                     \
     {"model", 'm', "DIR",                                                                                              \
-     "checkpoint folder (default: $LILY_MODEL, else the newest pulled model, else the demo model)", OPT_TEXT, AT(dir), 0, 0, NULL}
+     "checkpoint folder, or OWNER/NAME of a pulled model (default: $LILY_MODEL, else the newest pulled one, else the demo model)", OPT_TEXT, AT(dir), 0, 0, NULL}
 
 static const struct opt dir_options[] = {DIR_OPTION};
 static const struct opt options[] = {

@@ -9,6 +9,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "hub.h"
 #include "json/json.h"
 #include "load/names.h"
 #include "model_args.h"
@@ -81,25 +82,33 @@ static void consider(struct newest *n, const char *dir)
     buf_addz(&n->dir, dir);
 }
 
-/* Calls consider for every HUB/models--NAME/snapshots/REVISION. */
-static void search_hub(const char *hub, struct newest *n)
+/* Calls consider for every REPO_DIR/snapshots/COMMIT. */
+static void search_repo(const char *repo_dir, struct newest *n)
 {
     struct buf snapshots = {0}, dir = {0};
+    file_join(&snapshots, repo_dir, "snapshots");
+    DIR *commits = opendir(buf_str(&snapshots));
+    for (const struct dirent *c; commits && (c = readdir(commits));) {
+        if (c->d_name[0] == '.') continue;
+        file_join(&dir, buf_str(&snapshots), c->d_name);
+        consider(n, buf_str(&dir));
+    }
+    if (commits) closedir(commits);
+    buf_free(&snapshots);
+    buf_free(&dir);
+}
+
+/* The same for every HUB/models--NAME. */
+static void search_hub(const char *hub, struct newest *n)
+{
+    struct buf dir = {0};
     DIR *models = opendir(hub);
     for (const struct dirent *m; models && (m = readdir(models));) {
         if (strncmp(m->d_name, "models--", 8) != 0) continue;
-        buf_clear(&snapshots);
-        buf_printf(&snapshots, "%s/%s/snapshots", hub, m->d_name);
-        DIR *revisions = opendir(buf_str(&snapshots));
-        for (const struct dirent *r; revisions && (r = readdir(revisions));) {
-            if (r->d_name[0] == '.') continue;
-            file_join(&dir, buf_str(&snapshots), r->d_name);
-            consider(n, buf_str(&dir));
-        }
-        if (revisions) closedir(revisions);
+        file_join(&dir, hub, m->d_name);
+        search_repo(buf_str(&dir), n);
     }
     if (models) closedir(models);
-    buf_free(&snapshots);
     buf_free(&dir);
 }
 
@@ -168,6 +177,51 @@ lily_status model_check_dir(const char *dir, struct lily_err *err)
     return st;
 }
 
+/* The commit at which a revision stood when it was pulled; the revision itself where that is none of the names noted. */
+static void read_ref(const char *repo_dir, const char *revision, struct buf *commit)
+{
+    struct buf path = {0};
+    char line[HUB_COMMIT + 1] = "";
+    buf_printf(&path, "%s/refs/%s", repo_dir, revision);
+    FILE *f = fopen(buf_str(&path), "re");
+    bool noted = f && fread(line, 1, HUB_COMMIT, f) == HUB_COMMIT && hub_is_hex(line, HUB_COMMIT);
+    if (f) fclose(f);
+    buf_addz(commit, noted ? line : revision);
+    buf_free(&path);
+}
+
+/* "OWNER/NAME" or "OWNER/NAME@REVISION" in the hub cache: the revision's snapshot, without one the newest. */
+static bool find_pulled(const char *name, struct buf *dir)
+{
+    struct hub_repo repo;
+    struct newest found = {0};
+    struct buf repo_dir = {0}, commit = {0}, snapshot = {0};
+    if (hub_parse_repo(name, &repo, NULL) == LILY_OK && hub_repo_dir(&repo, &repo_dir, NULL) == LILY_OK) {
+        read_ref(buf_str(&repo_dir), repo.revision, &commit);
+        hub_snapshot_path(buf_str(&repo_dir), buf_str(&commit), NULL, &snapshot);
+        consider(&found, buf_str(&snapshot));
+        if (!found.dir.len && !strchr(name, '@')) search_repo(buf_str(&repo_dir), &found);
+    }
+    bool there = found.dir.len > 0;
+    if (there) buf_clear(dir), buf_addz(dir, buf_str(&found.dir));
+    buf_free(&found.dir);
+    buf_free(&repo_dir);
+    buf_free(&commit);
+    buf_free(&snapshot);
+    return there;
+}
+
+/* A folder, or the name of a pulled model where no such folder is. */
+static lily_status find_named(const char *name, struct buf *dir, struct lily_err *err)
+{
+    buf_addz(dir, name);
+    if (!file_exists(name) && find_pulled(name, dir)) {
+        log_note("model: %s (pulled)", buf_str(dir));
+        return LILY_OK;
+    }
+    return model_check_dir(name, err);
+}
+
 lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_err *err)
 {
     struct newest pulled = {0};
@@ -177,14 +231,10 @@ lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_
         err_set(err, LILY_ERR_USAGE, "--model: \"\" names no folder");
         return LILY_ERR_USAGE;
     }
-    if (a->dir) {
-        buf_addz(dir, a->dir);
-        return model_check_dir(a->dir, err);
-    }
+    if (a->dir) return find_named(a->dir, dir, err);
     if (env_model()) {
-        buf_addz(dir, env_model());
-        log_note("model: %s (from LILY_MODEL)", buf_str(dir));
-        return model_check_dir(buf_str(dir), err);
+        log_note("model: %s (from LILY_MODEL)", env_model());
+        return find_named(env_model(), dir, err);
     }
     env_hub_dir(&hub);
     if (hub.len) search_hub(buf_str(&hub), &pulled);

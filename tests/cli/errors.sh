@@ -161,6 +161,16 @@ rm "$hub/models--b--new/snapshots/2/model-00002-of-00002.safetensors"
 touch -d '2021-01-01' "$hub/models--b--new/snapshots/2"
 HF_HUB_CACHE=$hub run info
 expect 'a download that is half done is not taken' has "$err" 'models--a--old/snapshots/1'
+HF_HUB_CACHE=$hub run info -m a/old
+expect 'a pulled model by its name' has "$err" 'models--a--old/snapshots/1 (pulled)'
+HF_HUB_CACHE=$hub run info -m a/old@2
+expect 'no such revision of it' fails_with 1 'a/old@2: there is no such folder'
+commit=0123456789abcdef0123456789abcdef01234567
+cp -r "$hub/models--a--old/snapshots/1" "$hub/models--a--old/snapshots/$commit"
+mkdir -p "$hub/models--a--old/refs" && printf %s $commit >"$hub/models--a--old/refs/v2"
+HF_HUB_CACHE=$hub run info -m a/old@v2
+expect 'a revision by its name' has "$err" "snapshots/$commit (pulled)"
+rm -r "$hub/models--a--old/snapshots/$commit" "$hub/models--a--old/refs"
 HF_HUB_CACHE=$hub LILY_MODEL=$tmp/nowhere run info -m $TINY
 expect '-m wins' is "$rc" 0
 expect '-m says nothing' is "$err" ''
