@@ -16,10 +16,16 @@
 static const char dir[] = "tests/data/tiny";
 enum { LAYERS = 4 };
 #ifdef TEST_EMULATED /* make qemu: pieces just longer than short ones, and fewer cases, or it would take hours */
-enum { N = 600, LONG = 576, LONGER = 1300, SHARED = 64, FROM = SHARED, BESIDE = 64, STEP = 2, LEFT = 4, LEAVERS = 1 };
+enum { N = 600, LONG = 576, LONGER = 1300, SHARED = 64, FROM = SHARED, BESIDE = 64, STEP = 2, LEFT = 4, LEAVERS = 1, FIRST_MODE = 1 };
 #else
-enum { N = 1600, LONG = 2 * CPU_SHORT_ROWS, LONGER = 2400, SHARED = 640, FROM = 0, BESIDE = CPU_SHORT_ROWS, STEP = 1, LEFT = 60, LEAVERS = 12 };
+enum { N = 1600, LONG = 2 * CPU_SHORT_ROWS, LONGER = 2400, SHARED = 640, FROM = 0, BESIDE = CPU_SHORT_ROWS, STEP = 1, LEFT = 60, LEAVERS = 12, FIRST_MODE = 0 };
 #endif
+
+/* Exact and fast; in the fast mode layers differ in their digits. Under emulation that alone. */
+static void in_each_mode(void (*check)(bool fast))
+{
+    for (int fast = FIRST_MODE; fast < 2; fast++) check(fast);
+}
 
 static void fill_ids(int32_t *ids, int n, uint32_t seed)
 {
@@ -181,7 +187,7 @@ static void check_others(bool fast)
 static void test_others_between_layers(void **state)
 {
     (void)state;
-    for (int fast = 0; fast < 2; fast++) check_others(fast);
+    in_each_mode(check_others);
 }
 
 /* Several sequences in a batch longer than a mixer takes at once, some from places off the grid: each as alone. */
@@ -224,14 +230,13 @@ static void check_batch(bool fast)
 static void test_batches(void **state)
 {
     (void)state;
-    for (int fast = 0; fast < 2; fast++) check_batch(fast);
+    in_each_mode(check_batch);
 }
 
 /* Given up after any layer: the sequence is what it was before the piece, or empty. */
-static void test_given_up(void **state)
+static void check_given_up(bool fast)
 {
-    (void)state;
-    struct model *m = open_long(cpu_best_tier(), false);
+    struct model *m = open_long(cpu_best_tier(), fast);
     struct backend *be = model_backend(m);
     static int32_t ids[N];
     struct seq *a = new_seq(m);
@@ -259,6 +264,12 @@ static void test_given_up(void **state)
     free(want);
     free(got);
     model_close(m);
+}
+
+static void test_given_up(void **state)
+{
+    (void)state;
+    in_each_mode(check_given_up);
 }
 
 /* A session whose reading is stopped goes on from where the piece began. */
@@ -308,10 +319,9 @@ static void test_stopped_session(void **state)
 }
 
 /* A state kept inside a pass is the one that a pass ending there leaves, bit for bit. */
-static void test_kept_inside(void **state)
+static void check_kept_inside(bool fast)
 {
-    (void)state;
-    struct model *m = open_long(cpu_best_tier(), false);
+    struct model *m = open_long(cpu_best_tier(), fast);
     struct backend *be = model_backend(m);
     static int32_t ids[N];
     struct seq *a = new_seq(m);
@@ -356,6 +366,12 @@ static void test_kept_inside(void **state)
     model_close(m);
 }
 
+static void test_kept_inside(void **state)
+{
+    (void)state;
+    in_each_mode(check_kept_inside);
+}
+
 /* ---- the runner, and the engine ---- */
 
 struct side {
@@ -363,12 +379,13 @@ struct side {
     struct runner *runner; /* owned, or the engine's */
 };
 
-static void open_side(struct side *s, int slots, size_t cache_bytes)
+static void open_side(struct side *s, bool fast, int slots, size_t cache_bytes)
 {
     struct lily_err err = {0};
     assert_ok(bundle_open(dir, &s->bundle, &err));
     struct runner_model_options o = {.n_slots = slots, .cache_bytes = cache_bytes};
     model_options_init(&o.model);
+    o.model.fast = fast;
     o.model.threads = 2;
     o.model.max_rows = LONG; /* so that pieces begin where no state is saved */
     o.model.plan.ctx = 4096;
@@ -406,15 +423,14 @@ static int read_slices(struct side *s, int slot, const struct job_spec *spec, in
 }
 
 /* Prompts with a common beginning, left after any number of layers: nothing of what was left is found later, and all equals cold. */
-static void test_left_prompts(void **state)
+static void check_left_prompts(bool fast)
 {
-    (void)state;
     struct lily_err err = {0};
     struct side warm, cold;
     static int32_t ids[3][LONGER];
     float *want[3], *got;
-    open_side(&warm, 2, 64 << 20);
-    open_side(&cold, 1, 0);
+    open_side(&warm, fast, 2, 64 << 20);
+    open_side(&cold, fast, 1, 0);
     assert_ok(warm.runner->ops->load(warm.runner, &err));
     assert_ok(cold.runner->ops->load(cold.runner, &err));
     got = new_logits(warm.bundle.model);
@@ -445,6 +461,12 @@ static void test_left_prompts(void **state)
     cold.runner->ops->free(cold.runner);
     bundle_close(&warm.bundle);
     bundle_close(&cold.bundle);
+}
+
+static void test_left_prompts(void **state)
+{
+    (void)state;
+    in_each_mode(check_left_prompts);
 }
 
 static void on_wake(void *ctx, double patience_ms)
@@ -491,15 +513,14 @@ static void *cancel_later(void *arg)
 }
 
 /* Clients leave in the middle of a prompt while others ask: whoever stays gets the answer that he gets alone. */
-static void test_leaving_clients(void **state)
+static void check_leaving_clients(bool fast)
 {
-    (void)state;
     struct lily_err err = {0};
     struct side side;
     struct engine *e;
     static int32_t ids[2][LONGER];
     struct buf want = {0}, got = {0};
-    open_side(&side, 3, 64 << 20);
+    open_side(&side, fast, 3, 64 << 20);
     struct engine_options o = {8, on_wake, NULL};
     for (int i = 0; i < 2; i++) {
         fill_ids(ids[i], LONGER, 20);
@@ -534,6 +555,12 @@ static void test_leaving_clients(void **state)
     bundle_close(&side.bundle);
     buf_free(&want);
     buf_free(&got);
+}
+
+static void test_leaving_clients(void **state)
+{
+    (void)state;
+    in_each_mode(check_leaving_clients);
 }
 
 int main(void)
