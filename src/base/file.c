@@ -133,11 +133,16 @@ static bool is_tmp_name(const char *name)
     return n > end && strncmp(name + n - end, TMP_MARK, sizeof TMP_MARK - 1) == 0;
 }
 
+char *file_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? mem_dup(path, slash == path ? 1 : (size_t)(slash - path)) : mem_dupz(".");
+}
+
 /* Removes what writers that were killed have left in the folder of path; a living one does not take an hour. */
 static void remove_stale(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? mem_dup(path, (size_t)(slash - path) + 1) : mem_dupz(".");
+    char *dir = file_folder(path);
     DIR *d = opendir(dir);
     free(dir);
     if (!d) return;

@@ -59,6 +59,8 @@ bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 /* mkdir -p with mode 0700 for what is created, or as the umask has it. */
 lily_status file_make_dirs(const char *path, struct lily_err *err);
+/* The folder that holds path, "." where it names none; owned. */
+char *file_folder(const char *path);
 lily_status file_make_shared_dirs(const char *path, struct lily_err *err);
 /* "dir/name" into out (cleared first). */
 void file_join(struct buf *out, const char *dir, const char *name);

@@ -185,9 +185,7 @@ static lily_status use_file(struct call_memory *m, struct lily_err *err)
 
 static lily_status make_folder(const char *path, struct lily_err *err)
 {
-    const char *slash = strrchr(path, '/');
-    if (!slash) return LILY_OK;
-    char *folder = mem_dup(path, (size_t)(slash - path) + 1);
+    char *folder = file_folder(path);
     lily_status st = file_make_dirs(folder, err);
     free(folder);
     return st;

@@ -121,8 +121,7 @@ static lily_status pack_module(void *arg, const struct inventory_item *item, str
 /* The folder is made; nothing is begun that cannot end. */
 static lily_status prepare_folder(const char *path, size_t bytes, struct lily_err *err)
 {
-    const char *slash = strrchr(path, '/');
-    char *dir = slash ? mem_dup(path, slash == path ? 1 : (size_t)(slash - path)) : mem_dupz(".");
+    char *dir = file_folder(path);
     struct statvfs fs;
     lily_status st = file_make_shared_dirs(dir, err);
     if (st == LILY_OK && statvfs(dir, &fs) == 0) {

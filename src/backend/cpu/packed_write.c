@@ -74,8 +74,7 @@ static lily_status pad(struct packed_writer *w, struct lily_err *err)
 /* A file without a name where the system has such: whatever ends lily, nothing of 20 GB is left behind. */
 static bool open_unnamed(struct packed_writer *w)
 {
-    const char *slash = strrchr(w->path, '/');
-    char *dir = slash ? mem_dup(w->path, slash == w->path ? 1 : (size_t)(slash - w->path)) : mem_dupz(".");
+    char *dir = file_folder(w->path);
     w->fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
     free(dir);
     return w->fd >= 0;
