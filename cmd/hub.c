@@ -210,6 +210,17 @@ lily_status hub_write_ref(const char *repo_dir, const struct hub_repo *repo, con
     return st;
 }
 
+void hub_read_ref(const char *repo_dir, const struct hub_repo *repo, struct buf *out)
+{
+    struct buf path = {0}, text = {0};
+    buf_printf(&path, "%s/refs/%s", repo_dir, repo->revision);
+    bool noted = file_read(buf_str(&path), 100, &text, NULL) == LILY_OK && text.len >= HUB_COMMIT && hub_is_hex(buf_str(&text), HUB_COMMIT);
+    if (noted) buf_add(out, buf_str(&text), HUB_COMMIT);
+    else buf_addz(out, repo->revision);
+    buf_free(&path);
+    buf_free(&text);
+}
+
 lily_status hub_lock(const struct hub_repo *repo, const char *hash, int *fd, struct lily_err *err)
 {
     struct buf path = {0};

@@ -55,6 +55,8 @@ bool hub_has(const char *repo_dir, const char *commit, const struct hub_file *f)
 lily_status hub_link(const char *repo_dir, const char *commit, const struct hub_file *f, struct lily_err *err);
 /* Notes where a branch stands; nothing for a revision that is a commit itself. */
 lily_status hub_write_ref(const char *repo_dir, const struct hub_repo *repo, const char *commit, struct lily_err *err);
+/* Where it stood when it was pulled: the commit into out; the revision itself where nothing is noted. */
+void hub_read_ref(const char *repo_dir, const struct hub_repo *repo, struct buf *out);
 /* Takes the lock of a blob without waiting: a descriptor to close, or -1. LILY_ERR_LIMIT: somebody else has it. */
 lily_status hub_lock(const struct hub_repo *repo, const char *hash, int *fd, struct lily_err *err);
 

@@ -177,19 +177,6 @@ lily_status model_check_dir(const char *dir, struct lily_err *err)
     return st;
 }
 
-/* The commit at which a revision stood when it was pulled; the revision itself where that is none of the names noted. */
-static void read_ref(const char *repo_dir, const char *revision, struct buf *commit)
-{
-    struct buf path = {0};
-    char line[HUB_COMMIT + 1] = "";
-    buf_printf(&path, "%s/refs/%s", repo_dir, revision);
-    FILE *f = fopen(buf_str(&path), "re");
-    bool noted = f && fread(line, 1, HUB_COMMIT, f) == HUB_COMMIT && hub_is_hex(line, HUB_COMMIT);
-    if (f) fclose(f);
-    buf_addz(commit, noted ? line : revision);
-    buf_free(&path);
-}
-
 /* "OWNER/NAME" or "OWNER/NAME@REVISION" in the hub cache: the revision's snapshot, without one the newest. */
 static bool find_pulled(const char *name, struct buf *dir)
 {
@@ -197,7 +184,7 @@ static bool find_pulled(const char *name, struct buf *dir)
     struct newest found = {0};
     struct buf repo_dir = {0}, commit = {0}, snapshot = {0};
     if (hub_parse_repo(name, &repo, NULL) == LILY_OK && hub_repo_dir(&repo, &repo_dir, NULL) == LILY_OK) {
-        read_ref(buf_str(&repo_dir), repo.revision, &commit);
+        hub_read_ref(buf_str(&repo_dir), &repo, &commit);
         hub_snapshot_path(buf_str(&repo_dir), buf_str(&commit), NULL, &snapshot);
         consider(&found, buf_str(&snapshot));
         if (!found.dir.len && !strchr(name, '@')) search_repo(buf_str(&repo_dir), &found);
