@@ -127,7 +127,8 @@ ALWAYS_INLINE void add_values(struct row_state *a, const struct rows_at *values,
 
 static void begin(struct row_state *a, const struct attn_job *j, int first, int heads)
 {
-    memset(a, 0, sizeof *a);
+    memset(a->out, 0, sizeof a->out);
+    memset(a->sum, 0, sizeof a->sum);
     _mm512_store_ps(a->max[0], _mm512_set1_ps(-INFINITY));
     for (int h = 0; h < heads; h++)
         for (int d = 0; d < HEAD_DIM; d++) a->q[d / 32][d % 2][h][d % 32 / 2] = j->q[(long)(first + h) * j->ldq + d];

@@ -175,7 +175,7 @@ NOINLINE static void inner_gathered(struct cpu_backend *c, const struct expert_r
 
 static void inner_blocks(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
 {
-    if (e->gathered && e->rows) {
+    if (e->gathered) {
         inner_gathered(c, e, after);
         return;
     }
