@@ -18,7 +18,8 @@
 
 enum { HALF_LIFE = 64, MAX_HITS = 15 }; /* as in memory (run/borders.c) */
 enum { NODE_BYTES = 512 };              /* of the tree, the list and the heap for each state, beside its tokens */
-static const double pause_ms = 60e3;
+static const double pause_ms = 60e3;   /* after a save that failed */
+static const double retry_ms = 5e3;    /* after a folder that could not be made: that costs nothing */
 
 void disk_path(const struct disk *d, char kind, const char *chain, struct buf *out)
 {
@@ -149,6 +150,18 @@ size_t disk_memory(const struct disk *d)
 
 /* ---- open, close ---- */
 
+/* At the start: a folder that cannot be written may still be read. */
+static lily_status open_folder(struct disk *d, struct lily_err *err)
+{
+    lily_status st = disk_take(d, err);
+    if (st != LILY_OK && !file_is_dir(d->dir)) return st;
+    if (d->read_only)
+        log_warn("prompt cache: %s is %s: it is read, not written", d->folder,
+                 st == LILY_OK ? "in use by another process" : "not writable");
+    err_clear(err);
+    return disk_scan(d, err);
+}
+
 lily_status disk_open(const struct disk_options *o, struct disk **out, struct lily_err *err)
 {
     struct disk *d = mem_new(sizeof *d);
@@ -162,7 +175,7 @@ lily_status disk_open(const struct disk_options *o, struct disk **out, struct li
     buf_printf(&folder, "%s/%.32s", o->dir, o->key);
     d->folder = buf_take(&folder);
     *out = NULL;
-    lily_status st = disk_scan(d, err);
+    lily_status st = open_folder(d, err);
     if (st == LILY_OK) st = disk_writer_start(o->wake, o->wake_ctx, &d->writer, err);
     if (st != LILY_OK) {
         disk_close(d);
@@ -175,19 +188,39 @@ lily_status disk_open(const struct disk_options *o, struct disk **out, struct li
     return LILY_OK;
 }
 
-bool disk_renew(struct disk *d)
+/* What was in the folder is not there any more. */
+static void forget_all(struct disk *d)
 {
-    struct lily_err err;
-    if (!disk_is_removed(d)) return false;
-    log_note("prompt cache: %s was removed or moved: it is made anew", d->folder);
     while (d->n) drop(d, d->list[d->n - 1], false);
-    close(d->lock_fd);
+    if (d->lock_fd >= 0) close(d->lock_fd);
     d->lock_fd = -1;
     d->foreign = d->set_aside = 0;
-    if (disk_scan(d, &err) != LILY_OK) {
-        log_warn("prompt cache: nothing more is written: %s", err.msg);
-        d->read_only = true;
+    disk_note_size(d);
+}
+
+/* It cannot be made now, because of what lies in its place, say: told once, and tried again after a while. */
+static void lose(struct disk *d, const char *why)
+{
+    if (!d->lost) log_warn("prompt cache: %s; nothing is written until the folder can be made again", why);
+    forget_all(d);
+    d->lost = d->read_only = true;
+    d->paused_until_ms = clock_ms() + retry_ms;
+}
+
+bool disk_renew(struct disk *d)
+{
+    struct lily_err err = {0};
+    if (!d->lost && !disk_is_removed(d)) return false;
+    forget_all(d);
+    lily_status st = disk_take(d, &err);
+    if (st == LILY_OK) st = disk_scan(d, &err);
+    if (st != LILY_OK) {
+        lose(d, err.msg);
+        return true;
     }
+    log_note("prompt cache: %s was removed or moved: it is %s", d->folder,
+             d->read_only ? "in use by another process now, and read, not written" : "made anew");
+    d->lost = d->warned = false;
     disk_note_size(d);
     if (!d->read_only) disk_keep_quota(d);
     return true;
@@ -400,7 +433,7 @@ bool disk_is_saving(const struct disk *d)
 
 bool disk_can_save(struct disk *d)
 {
-    return !d->read_only && !d->saving.on && clock_ms() >= d->paused_until_ms;
+    return (d->lost || !d->read_only) && !d->saving.on && clock_ms() >= d->paused_until_ms;
 }
 
 bool disk_save_begin(struct disk *d, const int32_t *ids, int length, int hits)

@@ -5,7 +5,8 @@
  * page, where HASH is that of the chain of tokens up to its end (run/state_file.h). So a page that several states share
  * is one file, written once. A page is removed with the last state that needs it. Files appear and vanish whole; a state's
  * file is written after its pages and removed before them. What cannot be read is named once, renamed to NAME.damaged, and
- * never used; those files are removed at the next start. A folder that is removed meanwhile is made anew.
+ * never used; those files are removed at the next start. A folder that is removed meanwhile is made anew, at once
+ * or as soon as that is possible.
  *
  * KEY is a hash of all that the bits depend on: model, build, device, types. Folders of other keys count against the quota and
  * go first, unless another process holds them. A folder that another process holds, or that cannot be written, is only read.
@@ -55,10 +56,11 @@ void disk_used(struct disk *d, const int32_t *ids, int length);
 
 /* ---- saving, one state at a time ---- */
 
-/* Whether a save may begin now: the folder can be written, no save is going on, and none failed in the last minute. */
+/* Whether a save may begin now: the folder can be written, or made again, no save is going on, and neither failed a moment ago. */
 bool disk_can_save(struct disk *d);
 /*
- * Where somebody has removed the folder or moved it away since it was opened, makes it again: true, and no state is there now. No save is going on.
+ * Where somebody has removed the folder or moved it away since it was opened, makes it again: true, and what was there is forgotten. Where it
+ * cannot be made, as when a file lies in its place, nothing is read nor written until a later call can. No save is going on.
  */
 bool disk_renew(struct disk *d);
 /*

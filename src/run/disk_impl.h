@@ -32,6 +32,7 @@ struct disk {
     char *dir, *folder; /* owned */
     int lock_fd;
     bool read_only;
+    bool lost;             /* the folder is gone and could not be made again (told): that is tried again after the pause */
     bool warned;           /* a failure to write was told */
     double paused_until_ms;
     struct disk_writer *writer; /* owned */
@@ -45,7 +46,9 @@ struct disk {
     struct buf path; /* owned; scratch */
 };
 
-/* Makes and locks the folder, and finds the states in it. */
+/* Makes and locks the folder. Where another process holds it, that is LILY_OK, too, and it is only read. */
+lily_status disk_take(struct disk *d, struct lily_err *err);
+/* Finds the states in it. */
 lily_status disk_scan(struct disk *d, struct lily_err *err);
 /* Somebody has removed the folder or moved it away, as one clears a cache: the locked file does not lie there any more. */
 bool disk_is_removed(const struct disk *d);

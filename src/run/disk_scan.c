@@ -309,17 +309,18 @@ bool disk_drop_foreign(struct disk *d)
     return less;
 }
 
-lily_status disk_scan(struct disk *d, struct lily_err *err)
+lily_status disk_take(struct disk *d, struct lily_err *err)
 {
     lily_status st = file_make_dirs(d->folder, err);
     if (st == LILY_OK) d->lock_fd = lock_folder(d->folder);
     d->read_only = d->lock_fd < 0;
-    if (d->read_only) {
-        if (st != LILY_OK && !file_is_dir(d->dir)) return st;
-        log_warn("prompt cache: %s is %s: it is read, not written", d->folder,
-                 errno == EWOULDBLOCK ? "in use by another process" : "not writable");
-        err_clear(err);
-    }
+    if (st == LILY_OK && d->read_only && errno != EWOULDBLOCK)
+        LILY_FAIL(err, LILY_ERR_IO, "%s: cannot write into the folder: %s", d->folder, strerror(errno));
+    return st;
+}
+
+lily_status disk_scan(struct disk *d, struct lily_err *err)
+{
     LILY_TRY(scan_folder(d, err));
     each_foreign(d, add_foreign, &d->foreign);
     return LILY_OK;

@@ -159,6 +159,28 @@ def test_removed():
     shutil.rmtree(path)
 
 
+def test_replaced():
+    """A file lies where the folder was: one line says so, answers go on, and the folder is filled again once the file is gone."""
+    path = folder()
+    s = server(path)
+    ask = lambda i: chat(s, [{"role": "user", "content": words(300, i)}])
+    ask(31)
+    written(s)
+    shutil.rmtree(path)
+    open(path, "w").close()
+    for i in (32, 33):
+        ask(i)
+        s.wait_for(lambda: any("is not a folder" in line or "Not a directory" in line for line in s.log), 10)
+    os.unlink(path)
+    time.sleep(5.5)  # it is tried again every five seconds
+    ask(34)
+    s.wait_for(lambda: len(glob.glob(path + "/*/s-*")) >= 4)
+    assert s.stop() == 0
+    assert len([line for line in s.log if "nothing is written until" in line]) == 1, s.log
+    assert len([line for line in s.log if "it is made anew" in line]) == 1, s.log
+    shutil.rmtree(path)
+
+
 def test_kill():
     """kill -9 while states are written: no wrong answer after it, no start that fails, the quota holds."""
     path, quota, r = folder(), 6 << 20, random.Random(5)

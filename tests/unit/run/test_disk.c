@@ -462,12 +462,45 @@ static void test_moved(void **state)
     buf_free(&away);
 }
 
+/* A file lies where the folder was: told once, nothing breaks, and the folder is filled when the file is gone. */
+static void test_replaced(void **state)
+{
+    (void)state;
+    int32_t a[N];
+    struct buf at = {0};
+    clear();
+    fill_ids(a, N, 10);
+    folder(key_a, &at);
+    struct disk *d = open_disk(key_a, 1 << 20);
+    log_quiet(true);
+    assert_true(save(d, a, 128));
+    clear();
+    int fd = open(buf_str(&at), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && close(fd) == 0);
+    assert_false(save(d, a, 192)); /* not noticed before */
+    for (int i = 0; i < 2; i++) {
+        assert_true(disk_renew(d));
+        assert_false(disk_can_save(d)); /* not at once: the file is still there */
+        assert_int_equal(disk_depth(d, a, N), 0);
+        assert_int_equal(counters.disk_bytes, 0);
+    }
+    remove_path(buf_str(&at));
+    assert_true(disk_renew(d));
+    assert_false(disk_renew(d));
+    log_quiet(false);
+    assert_true(save(d, a, 128));
+    assert_int_equal(each_file(key_a, "s-", NULL), 1);
+    assert_int_equal(load(d, a, 128), LILY_OK);
+    disk_close(d);
+    buf_free(&at);
+}
+
 int main(void)
 {
     if (!mkdtemp(dir)) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_other_keys_and_locks),
                                        cmocka_unit_test(test_quota), cmocka_unit_test(test_what_is_not_ours_stays), cmocka_unit_test(test_damage), cmocka_unit_test(test_leftovers),
-                                       cmocka_unit_test(test_removed), cmocka_unit_test(test_moved)};
+                                       cmocka_unit_test(test_removed), cmocka_unit_test(test_moved), cmocka_unit_test(test_replaced)};
     int rc = RUN_TESTS(tests);
     clear();
     rmdir(dir);
