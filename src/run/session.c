@@ -20,6 +20,9 @@ struct session {
     float *logits;       /* owned; (shape_logits_ld) */
     struct borders *borders; /* owned */
     struct lane lane;    /* of the answer */
+    bool takes_up;
+    struct reading piece_read; /* the piece under way, if any: tokens length … end - 1, which lie in ids */
+    int end, keep;             /* of it; keep: where a border is taken on the way, 0: none */
 };
 
 static const struct backend_ops *ops_of(const struct session *s)
@@ -56,6 +59,7 @@ lily_status session_new(struct model *m, const struct session_options *o, struct
     struct session *s = mem_new(sizeof *s);
     s->model = m;
     s->ctx = o->ctx;
+    s->takes_up = o->takes_up;
     s->piece = o->piece && o->piece < be->limits.max_rows ? o->piece : be->limits.max_rows;
     s->ids = mem_new(sizeof *s->ids * (size_t)s->ctx);
     s->logits = mem_new(sizeof *s->logits * (size_t)shape_logits_ld(model_shape(m)));
@@ -69,8 +73,15 @@ lily_status session_new(struct model *m, const struct session_options *o, struct
     return LILY_OK;
 }
 
+/* The session goes back to where the piece under way begins, or to nothing. */
+static void give_piece_up(struct session *s)
+{
+    if (s->piece_read.under_way) s->length = reading_give_up(&s->piece_read);
+}
+
 void session_clear(struct session *s)
 {
+    give_piece_up(s);
     borders_clear(s->borders);
     ops_of(s)->seq_reset(model_backend(s->model), s->seq);
     s->length = 0;
@@ -80,6 +91,7 @@ void session_clear(struct session *s)
 void session_free(struct session *s)
 {
     if (!s) return;
+    give_piece_up(s);
     borders_free(s->borders);
     if (s->seq) ops_of(s)->seq_free(model_backend(s->model), s->seq);
     free(s->logits);
@@ -94,6 +106,7 @@ static bool is_prefix(const int32_t *a, int n_a, const int32_t *b, int n_b)
 
 lily_status session_checkpoint(struct session *s, struct lily_err *err)
 {
+    give_piece_up(s);
     if (s->decoded) LILY_FAIL(err, LILY_ERR_USAGE, "a border after a decode step: only prefill state may be saved");
     if (s->length % GRID) LILY_FAIL(err, LILY_ERR_USAGE, "a border at token %d: expected a multiple of %d", s->length, GRID);
     return borders_save(s->borders, s->seq, s->ids, s->length, err);
@@ -133,24 +146,53 @@ static void show_layers(void *ctx, int done, int total)
     if (s->r->progress) s->r->progress(s->r->progress_ctx, s->from + s->n * done / total, s->total);
 }
 
-/* The piece that ends at `end`. When it is given up, the session goes back to where it begins, or to nothing. */
-static lily_status read_piece(struct session *s, const struct sync_request *r, int reused, int end, struct lily_err *err)
+static struct prompt_plan plan_of(const struct session *s, const struct sync_request *r)
 {
-    struct share share = {r, s->length - reused, end - s->length, r->n - reused};
+    const int most = model_rows(s->model), piece = s->piece < most ? s->piece : most;
+    return (struct prompt_plan){r->n, r->marks, r->n_marks, piece, borders_keep_inside(s->borders)};
+}
+
+static lily_status begin_piece(struct session *s, const struct sync_request *r, struct lily_err *err)
+{
+    const struct prompt_plan plan = plan_of(s, r);
+    s->end = plan_piece_end(&plan, s->length);
+    s->keep = plan_keeps(&plan, s->length);
+    const int n = s->end - s->length;
+    if (s->keep) LILY_TRY(borders_keep(s->borders, s->seq, r->ids, s->keep, err));
+    LILY_TRY(borders_reserve(s->borders, s->seq, n, err));
+    memcpy(s->ids + s->length, r->ids + s->length, sizeof *s->ids * (size_t)n);
+    const struct rows rows = {PHASE_PREFILL, s->seq, s->ids + s->length, n, s->end == r->n ? s->logits : NULL, NULL};
+    reading_begin(&s->piece_read, s->model, &rows);
+    return LILY_OK;
+}
+
+/* Whether the piece that was stopped is one of the request, and ends where the request may be cut. */
+static bool goes_on(const struct session *s, const struct sync_request *r)
+{
+    const bool fits = s->end == r->n ? s->piece_read.rows.logits != NULL : s->end % GRID == 0;
+    return fits && is_prefix(s->ids, s->end, r->ids, r->n);
+}
+
+/* Tokens' worth of the layers that are read of the piece under way. */
+static int layers_read(const struct session *s)
+{
+    const struct reading *p = &s->piece_read;
+    return p->under_way && p->sliced ? p->rows.n * p->pass.layer / model_shape(s->model)->n_layers : 0;
+}
+
+/* The rest of the piece under way. When it is stopped it is set aside or given up, when it fails given up. */
+static lily_status read_piece(struct session *s, const struct sync_request *r, int reused, struct lily_err *err)
+{
+    struct share share = {r, s->length - reused, s->end - s->length, r->n - reused};
     const struct reading_pause pause = {{r->cancel, NULL}, show_layers, &share};
-    const struct rows rows = {PHASE_PREFILL, s->seq, r->ids + s->length, share.n, end == r->n ? s->logits : NULL, NULL};
-    struct reading reading;
-    LILY_TRY(borders_reserve(s->borders, s->seq, share.n, err));
-    reading_begin(&reading, s->model, &rows);
     for (bool done = false; !done;) {
-        lily_status st = reading_go_on(&reading, &pause, &done, err);
-        if (st == LILY_OK && !done && r->cancel && atomic_load(r->cancel))
-            st = err_set(err, LILY_ERR_CANCELLED, "stopped inside token %d to %d of %d", s->length, end, r->n);
-        if (st != LILY_OK) s->length = reading_give_up(&reading);
+        lily_status st = reading_go_on(&s->piece_read, &pause, &done, err);
+        const bool stopped = st == LILY_OK && !done && r->cancel && atomic_load(r->cancel);
+        if (stopped) st = err_set(err, LILY_ERR_CANCELLED, "stopped inside token %d to %d of %d", s->length, s->end, r->n);
+        if (st != LILY_OK && !(stopped && s->takes_up)) give_piece_up(s);
         LILY_TRY(st);
     }
-    memcpy(s->ids + s->length, r->ids + s->length, sizeof *s->ids * (size_t)share.n);
-    s->length = end;
+    s->length = s->end;
     return LILY_OK;
 }
 
@@ -173,19 +215,20 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
         return LILY_ERR_LIMIT;
     }
     LILY_TRY(check_ids(s, r->ids, r->n, err));
-    restore_prefix(s, r);
-    const int most = model_rows(s->model), piece = s->piece < most ? s->piece : most;
-    const struct prompt_plan plan = {r->n, r->marks, r->n_marks, piece, borders_keep_inside(s->borders)};
+    if (s->piece_read.under_way && !goes_on(s, r)) give_piece_up(s);
+    if (!s->piece_read.under_way) restore_prefix(s, r);
     int reused = s->length;
-    *out = (struct sync_result){reused, 0};
+    *out = (struct sync_result){reused, layers_read(s)};
     while (s->length < r->n) {
         if (r->cancel && atomic_load(r->cancel)) LILY_FAIL(err, LILY_ERR_CANCELLED, "stopped at token %d of %d", s->length, r->n);
-        if (r->progress) r->progress(r->progress_ctx, s->length - reused, r->n - reused);
-        int end = plan_piece_end(&plan, s->length), keep = plan_keeps(&plan, s->length);
-        if (keep) LILY_TRY(borders_keep(s->borders, s->seq, r->ids, keep, err));
-        LILY_TRY(read_piece(s, r, reused, end, err));
-        out->computed = s->length - reused;
-        if (keep) LILY_TRY(borders_save(s->borders, s->seq, r->ids, keep, err));
+        if (r->progress) r->progress(r->progress_ctx, out->computed, r->n - reused);
+        if (!s->piece_read.under_way) LILY_TRY(begin_piece(s, r, err));
+        lily_status st = read_piece(s, r, reused, err);
+        out->computed = s->length > reused ? s->length - reused : 0;
+        out->computed += layers_read(s);
+        LILY_TRY(st);
+        if (s->keep) LILY_TRY(borders_save(s->borders, s->seq, r->ids, s->keep, err));
+        const struct prompt_plan plan = plan_of(s, r);
         if (plan_saves(&plan, s->length)) LILY_TRY(session_checkpoint(s, err));
     }
     if (r->progress) r->progress(r->progress_ctx, r->n - reused, r->n - reused);
@@ -194,7 +237,7 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
 
 static lily_status check_step(const struct session *s, int32_t id, struct lily_err *err)
 {
-    if (!s->length) LILY_FAIL(err, LILY_ERR_USAGE, "a decode step before any prompt");
+    if (!s->length || s->piece_read.under_way) LILY_FAIL(err, LILY_ERR_USAGE, "a decode step before any whole prompt");
     if (s->length >= s->ctx) LILY_FAIL(err, LILY_ERR_LIMIT, "the context of %d tokens is full", s->ctx);
     return check_ids(s, &id, 1, err);
 }

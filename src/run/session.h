@@ -24,6 +24,7 @@ struct session_options {
     int ctx;         /* tokens this session may hold, at most the plan's */
     int piece;       /* rows of a prefill piece, a multiple of 64, at most the model's max_rows; 0: the model's */
     int max_borders; /* memory for so many saved states; the least valuable goes first. 0: none */
+    bool takes_up;   /* a long piece that was stopped inside waits for the same tokens; the model reads for nobody else meanwhile */
 };
 
 lily_status session_new(struct model *m, const struct session_options *o, struct session **out, struct lily_err *err);
@@ -34,14 +35,15 @@ struct sync_request {
     int n;              /* >= 1 */
     const int *marks;   /* token positions (rendering marks) before which borders are worth saving; rising; may be NULL */
     int n_marks;
-    const atomic_bool *cancel; /* polled between layers; may be NULL. What was read before the present piece stays in the session */
+    const atomic_bool *cancel; /* polled between layers; may be NULL. What was read before the present piece stays in the session;
+                                  with takes_up that piece, too, where it can be set aside */
     void (*progress)(void *ctx, int done, int total); /* tokens computed of those to compute; may be NULL */
     void *progress_ctx;
 };
 
 struct sync_result {
     int reused;   /* tokens taken from the live state or a border */
-    int computed; /* n - reused */
+    int computed; /* n - reused; of a sync that was stopped, as much as stays (of a piece set aside, the share that its layers are) */
 };
 
 /* Makes the context exactly ids and leaves the logits of the last one in session_logits. LILY_ERR_LIMIT when n > ctx. */

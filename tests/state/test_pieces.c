@@ -318,6 +318,47 @@ static void test_stopped_session(void **state)
     model_close(m);
 }
 
+/* With takes_up a piece that is stopped again and again is read once, and other tokens, or fewer of them, find nothing of it. */
+static void test_taken_up(void **state)
+{
+    (void)state;
+    struct model *m = open_long(cpu_best_tier(), false);
+    static int32_t ids[N], others[N];
+    struct session *s;
+    struct session_options o = {.ctx = 4096, .max_borders = 4, .takes_up = true};
+    float *want = calloc(2, sizeof(float) * (size_t)shape_logits_ld(model_shape(m)));
+    struct lily_err err = {0};
+    struct sync_result result;
+    assert_non_null(want);
+    fill_ids(ids, N, 5);
+    fill_ids(others, N, 8);
+    assert_ok(session_new(m, &o, &s, &err));
+    for (int round = 0; round < 3; round++) {
+        struct stopper stop = {.at = 2};
+        struct sync_request r = {.ids = ids, .n = N, .cancel = &stop.stop, .progress = stop_at, .progress_ctx = &stop};
+        const struct sync_request next[] = {r, {.ids = others, .n = N}, {.ids = ids, .n = N - 100}};
+        read_in_pieces(m, next[round].ids, next[round].n, 64, want);
+        session_clear(s);
+        int stops = 0, before = 0;
+        while (session_sync(s, &r, &result, &err) == LILY_ERR_CANCELLED) {
+            assert_true(result.computed >= before && result.computed < N); /* what is told stays */
+            if (stops) assert_true(result.computed > before);
+            before = result.computed;
+            stops++;
+            atomic_store(&stop.stop, false);
+            stop.calls = stop.last = 0;
+            if (round && stops == 2) break;
+            assert_true(stops < 100);
+        }
+        if (!round) assert_int_equal(stops, LAYERS - 1);
+        if (round) assert_ok(session_sync(s, &next[round], &result, &err));
+        assert_memory_equal(session_logits(s), want, logits_bytes(m));
+    }
+    session_free(s);
+    free(want);
+    model_close(m);
+}
+
 /* A state kept inside a pass is the one that a pass ending there leaves, bit for bit. */
 static void check_kept_inside(bool fast)
 {
@@ -565,9 +606,10 @@ static void test_leaving_clients(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes),        cmocka_unit_test(test_others_between_layers),
-                                       cmocka_unit_test(test_batches),      cmocka_unit_test(test_given_up),
-                                       cmocka_unit_test(test_stopped_session), cmocka_unit_test(test_kept_inside),
-                                       cmocka_unit_test(test_left_prompts), cmocka_unit_test(test_leaving_clients)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes),           cmocka_unit_test(test_others_between_layers),
+                                       cmocka_unit_test(test_batches),         cmocka_unit_test(test_given_up),
+                                       cmocka_unit_test(test_stopped_session), cmocka_unit_test(test_taken_up),
+                                       cmocka_unit_test(test_kept_inside),     cmocka_unit_test(test_left_prompts),
+                                       cmocka_unit_test(test_leaving_clients)};
     return RUN_TESTS(tests);
 }
