@@ -55,6 +55,13 @@ static void count(struct chat *c)
     c->written += (long)c->last.ids.n;
 }
 
+/* Stopped before its first token. What was read stays in the session: whoever asks the same again does not wait for it again. */
+static void say_unread(const struct chat *c, const struct answer *a)
+{
+    int read = a->read.reused + a->read.computed;
+    if (c->terminal) fprintf(stderr, "(reading was stopped at %d of %d tokens; the same message goes on from there)\n\n", read, a->prompt_tokens);
+}
+
 lily_status chat_answer(struct chat *c, struct lily_err *err)
 {
     struct template_options opt = {.no_thinking = !c->think, .system_reminders = true};
@@ -65,6 +72,7 @@ lily_status chat_answer(struct chat *c, struct lily_err *err)
     lily_status st = prompt_render(&c->bundle, messages, NULL, &opt, &prompt, err);
     json_free(messages);
     LILY_TRY(st);
+    c->unread = false;
     st = sampling_params(&c->args->sampling, &c->bundle.config, c->bundle.n_tokens, &params, err);
     params.seed += c->answers;
     const struct sampling_args *sampling = &c->args->sampling;
@@ -79,6 +87,12 @@ lily_status chat_answer(struct chat *c, struct lily_err *err)
     if (st == LILY_OK) st = show_answer(&job, &c->screen, report, &answer, err);
     prompt_free(&prompt);
     LILY_TRY(st);
+    c->unread = answer.finish == FINISH_CANCELLED && !answer.ids.n;
+    if (c->unread) {
+        say_unread(c, &answer);
+        answer_free(&answer);
+        return LILY_OK;
+    }
     if (c->have_last) answer_free(&c->last);
     c->last = answer;
     c->have_last = true;
@@ -99,7 +113,7 @@ static lily_status take_message(struct chat *c, const struct buf *text, struct l
     size_t skip = line[0] == '/';
     talk_add(&c->talk, chat_message("user", line + skip, text->len - skip));
     lily_status st = chat_answer(c, err);
-    if (st != LILY_OK) talk_drop_exchange(&c->talk); /* a message that cannot be answered would block all that follow */
+    if (st != LILY_OK || c->unread) talk_drop_exchange(&c->talk); /* a message without an answer would block, or blur, all that follow */
     return st;
 }
 
@@ -158,7 +172,7 @@ static lily_status start(struct chat *c, struct lily_err *err)
     if (a->load) LILY_TRY(talk_load(&c->talk, a->load, err));
     if (a->system) talk_set_system(&c->talk, a->system);
     LILY_TRY(model_weights(&a->model, BORDERS, &c->bundle, err));
-    struct session_options so = {.ctx = model_plan(c->bundle.model)->ctx, .max_borders = BORDERS};
+    struct session_options so = {.ctx = model_plan(c->bundle.model)->ctx, .max_borders = BORDERS, .takes_up = true};
     return session_new(c->bundle.model, &so, &c->session, err);
 }
 
@@ -213,9 +227,10 @@ const struct command cmd_chat = {
     .usage = "",
     .summary = "talk in the terminal",
     .about = "Talks with the model: a line is a message, a line that begins with a slash is a\n"
-             "command; /help lists them. Ctrl-C stops an answer, Ctrl-D ends the chat. Earlier\n"
-             "turns are not read again; /stats shows how much was. Without a terminal on stdin\n"
-             "each line of it is a message, and stdout gets the answers.",
+             "command; /help lists them. Ctrl-C stops an answer, or the reading before it: that goes on\n"
+             "when the same message comes again. Ctrl-D ends the chat. Earlier turns are not\n"
+             "read again; /stats shows how much was. Without a terminal on stdin each line of it\n"
+             "is a message, and stdout gets the answers.",
     .uses = {{&group, 0},
              {&opts_sampling, offsetof(struct chat_args, sampling)},
              {&opts_model, offsetof(struct chat_args, model)},

@@ -30,11 +30,12 @@ struct chat {
     bool think;
     bool terminal;              /* a person types */
     bool quit;
+    bool unread;                /* the last message was not answered, as its reading was stopped */
     uint64_t answers;           /* so far; each gets its own seed */
     long read, cached, written; /* tokens over the whole chat */
 };
 
-/* Answers the last user message of the conversation and adds the answer to it. */
+/* Answers the last user message of the conversation and adds the answer to it. Sets `unread`: then nothing was added. */
 lily_status chat_answer(struct chat *c, struct lily_err *err);
 
 /* Shows, on a terminal, the last messages of a conversation that was loaded or gone back to: one sees where one is. */

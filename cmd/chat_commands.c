@@ -159,7 +159,8 @@ static lily_status help(struct chat *c, const char *arg, struct lily_err *err)
     for (int i = 0; i < n; i++) printf("  /%s %-*s %s\n", table[i].name, 16 - (int)strlen(table[i].name), table[i].arg, table[i].help);
     puts("A backslash at the end of a line goes on in the next; pasted lines stay one\n"
          "message. A message that begins with a slash is written with two. Ctrl-C stops an\n"
-         "answer, Ctrl-D ends the chat.");
+         "answer, or the reading before it: the same message goes on from there. Ctrl-D ends\n"
+         "the chat.");
     return LILY_OK;
 }
 

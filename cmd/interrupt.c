@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
+#include "base/log.h"
 #include "process.h"
 #include "terminal.h"
 
@@ -25,6 +26,7 @@ static void leave(void)
 static void on_signal(int sig)
 {
     (void)sig;
+    progress_abandon(); /* at once: what is under way may take a moment to its next stop */
     if (atomic_load(&current) == INTERRUPT_ENDS) leave();
     if (atomic_exchange(&flag, true) && atomic_load(&current) == INTERRUPT_STOPS_ANSWER) leave();
 }

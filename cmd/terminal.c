@@ -8,6 +8,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 static struct termios before;
 static volatile sig_atomic_t remembered;
 
@@ -19,6 +21,7 @@ void terminal_restore(void)
 /* The handler is reset on entry, so the second coming of the signal, right after this, is its usual end. */
 static void on_end(int sig)
 {
+    progress_abandon();
     terminal_restore();
     raise(sig);
 }

@@ -160,12 +160,12 @@ static void add_amounts(struct buf *line, double done, double total, double seco
     }
 }
 
-/* Columns that a line may take without wrapping, which would leave its first part behind. */
+/* Columns that a line may take without wrapping, which would leave its first part behind; a terminal may add ^C. */
 static size_t line_room(void)
 {
     struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 79;
-    return size.ws_col - 1u;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 4) return 77;
+    return size.ws_col - 3u;
 }
 
 void progress_at(struct progress *p, double done)
@@ -181,11 +181,11 @@ void progress_at(struct progress *p, double done)
     add_amounts(&line, done, p->total, seconds, p->unit);
     buf_printf(&line, "%.0f s left", share > 0 ? seconds / share - seconds : 0);
     size_t room = line_room();
+    atomic_store(&bar_drawn, true); /* before it is: a signal may come right behind */
     fprintf(stderr, "\r%.*s\033[K", (int)(line.len < room ? line.len : room), buf_str(&line));
     buf_free(&line);
     p->drawn_ms = now;
     p->drawn = true;
-    atomic_store(&bar_drawn, true);
 }
 
 void progress_end(struct progress *p)
@@ -193,4 +193,10 @@ void progress_end(struct progress *p)
     if (p->drawn) fputs("\r\033[K", stderr);
     p->drawn = false;
     atomic_store(&bar_drawn, false);
+}
+
+void progress_abandon(void)
+{
+    static const char wipe[] = "\r\033[K";
+    if (atomic_exchange(&bar_drawn, false) && write(STDERR_FILENO, wipe, sizeof wipe - 1) < 0) return; /* nobody sees it then */
 }

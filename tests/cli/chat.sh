@@ -213,6 +213,37 @@ wait There are no messages here yet
 wait > 
 send \x04' -n 3
     expect 'going to an empty branch says so' is "$rc" 0
+    # Ctrl-C while the prompt is read: the bar goes, what was read stays, and the message comes again.
+    words=$(python3 -c 'print("fox lamp river stone " * 800)')
+    term 'wait > 
+send hello\r
+wait reading [
+send \x03
+wait reading was stopped at
+wait > 
+send hello\r
+wait xxx
+wait > 
+send /save '"$tmp"'/again.json\r
+wait Saved
+send /stats\r
+wait written
+send \x04' -n 3 -s "$words"
+    expect 'Ctrl-C while it reads: the same message goes on' is "$rc" 0
+    expect 'the message is there once' python3 -c 'import json,sys
+assert [m["role"] for m in json.load(open(sys.argv[1]))["messages"]] == ["system", "user", "assistant"]' "$tmp/again.json"
+    expect 'a stopped reading is no answer' has "$out" 'whole chat   1 answer:'
+    expect 'the bar is wiped' python3 -c 'import re,sys
+before = open(sys.argv[1], newline="").read().split("(reading was stopped")[0]
+assert before.rstrip("\0").endswith("\r\033[K"), before[-200:]' "$tmp/out"
+    term 'wait > 
+send hello\r
+wait reading [
+signal 15' -n 3 -s "$words"
+    expect 'a signal that ends it while it reads' is "$rc" 143
+    expect 'wipes the bar, too' python3 -c 'import sys
+out = open(sys.argv[1], newline="").read().rstrip("\0")
+assert out.endswith("\r\033[K"), out' "$tmp/out"
     # Every key that is typed while the weights are read or an answer is written: editing keys and the end, too.
     term 'send first\r
 wait xxx
@@ -249,6 +280,6 @@ wait >
 send \x04' -n 3 --no-history
     expect '--no-history' test ! -e "$tmp/state/lily/chat_history"
 else
-    skip 'a terminal, the saved body' 'no python3' 19
+    skip 'a terminal, the saved body' 'no python3' 25
 fi
 summary
