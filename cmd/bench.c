@@ -62,15 +62,18 @@ static lily_status take_lengths(void *values, const char *text, struct lily_err 
     struct bench_args *a = values;
     a->o.n_lengths = 0;
     for (const char *p = text; p;) {
-        char *end;
-        long n = strtol(p, &end, 10), unit = 1;
-        if (*end == 'K' || *end == 'k') unit = 1024, end++;
-        if (end == p || n < 1 || n > MAX_LENGTH / unit || (*end && *end != ','))
-            LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no list of lengths; expected numbers of 1 to %dK, as in 512,4096,16K", text,
-                      MAX_LENGTH / 1024);
+        char item[24];
+        long long n = 0;
+        p += strspn(p, " ");
+        size_t len = strcspn(p, ",");
+        snprintf(item, sizeof item, "%.*s", len < sizeof item ? (int)len : 0, p);
+        if (!count_parse(item, &n) || n < 1)
+            LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no list of lengths; expected numbers from 1 to %dM, as in 512,4096,16K", text,
+                      MAX_LENGTH >> 20);
+        if (n > MAX_LENGTH) LILY_FAIL(err, LILY_ERR_USAGE, "%s tokens are too many; lengths go up to %dM", item, MAX_LENGTH >> 20);
         if (a->o.n_lengths == BENCH_MAX_LENGTHS) LILY_FAIL(err, LILY_ERR_USAGE, "more than %d lengths", BENCH_MAX_LENGTHS);
-        a->o.lengths[a->o.n_lengths++] = (int)(n * unit);
-        p = *end ? end + 1 : NULL;
+        a->o.lengths[a->o.n_lengths++] = (int)n;
+        p = p[len] ? p + len + 1 : NULL;
     }
     return LILY_OK;
 }

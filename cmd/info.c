@@ -107,7 +107,7 @@ static struct json *machine_json(void)
 }
 
 /* A number of weights: "34.7 B", "24.1 M" */
-static const char *count_text(char out[32], double n)
+static const char *weights_text(char out[32], double n)
 {
     if (n >= 1e9) snprintf(out, 32, "%.1f B", n / 1e9);
     else snprintf(out, 32, "%.1f M", n / 1e6);
@@ -125,7 +125,7 @@ static void print_model(const struct bundle *b)
     printf("  folder      ");
     print_text(b->dir, strlen(b->dir));
     printf("\n  type        %s, template of %s\n", c->model_type, b->version == TEMPLATE_QWEN35 ? "Qwen3.5" : "Qwen3.6");
-    printf("  weights     %s, of which a token uses %s; %s\n", count_text(total, n.total), count_text(active, n.active), bits);
+    printf("  weights     %s, of which a token uses %s; %s\n", weights_text(total, n.total), weights_text(active, n.active), bits);
     printf("  layers      %d of width %d: %d gated delta, %d full attention\n", s->n_layers, s->hidden, s->n_linear, s->n_full);
     printf("  experts     %d, of which a token uses %d and a shared one\n", s->n_experts, EXPERTS_PER_TOKEN);
     printf("  vocabulary  %d rows, %d tokens\n", s->vocab, b->n_tokens);

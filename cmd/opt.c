@@ -1,7 +1,6 @@
 /* Parsing options by table. */
 #include "opt.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdint.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/size.h"
 
 enum { FIRST_LONG = 256 };
 
@@ -47,27 +47,12 @@ static void flatten(const struct command *c, struct flat *f)
         }
 }
 
-/* The factor of a suffix K, M, G (or none), and that nothing else follows. */
-static bool suffix_factor(const char *end, double *factor)
-{
-    static const char letters[] = "KMG";
-    *factor = 1;
-    if (!*end) return true;
-    const char *p = strchr(letters, *end & ~0x20);
-    if (!p || end[1]) return false;
-    for (long i = 0; i <= p - letters; i++) *factor *= 1024;
-    return true;
-}
-
 static lily_status parse_int(const struct opt *o, const char *text, int *out, struct lily_err *err)
 {
-    char *end;
-    double factor;
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (end == text || errno || !suffix_factor(end, &factor) || (double)v * factor < o->lo || (double)v * factor > o->hi)
+    long long v;
+    if (!count_parse(text, &v) || (double)v < o->lo || (double)v > o->hi)
         LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no whole number from %.0f to %.0f", text, o->lo, o->hi);
-    *out = (int)(v * (long long)factor);
+    *out = (int)v;
     return LILY_OK;
 }
 
@@ -83,11 +68,10 @@ static lily_status parse_real(const struct opt *o, const char *text, double *out
 
 static lily_status parse_size(const struct opt *o, const char *text, size_t *out, struct lily_err *err)
 {
-    char *end;
-    double factor, v = strtod(text, &end);
-    if (end == text || !suffix_factor(end, &factor) || !(v >= 0 && v * factor >= o->lo && v * factor <= 0x1p60))
-        LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no size; expected bytes, or a number with K, M or G, as in 24G", text);
-    *out = (size_t)(v * factor);
+    size_t v;
+    LILY_TRY(size_parse(text, &v, err));
+    if ((double)v < o->lo) LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is too little; expected a size above 0, as in 24G", text);
+    *out = v;
     return LILY_OK;
 }
 

@@ -19,7 +19,7 @@ enum opt_kind {
     OPT_OFF,  /* bool becomes false */
     OPT_INT,  /* int in [lo, hi]; K, M and G as suffixes of 1024 */
     OPT_REAL, /* double in [lo, hi] */
-    OPT_SIZE, /* size_t of bytes, at least lo, with K, M or G */
+    OPT_SIZE, /* size_t of bytes, at least lo (0 or 1), as size_parse reads it */
     OPT_TEXT, /* const char * */
     OPT_TAKE  /* take() is called for each occurrence */
 };

@@ -32,6 +32,12 @@ run bench --synthetic tiny --lengths 12,x
 expect 'no number in the list' fails_with 2 'is no list of lengths'
 run bench --synthetic tiny --lengths 0
 expect 'a length of 0' fails_with 2 'is no list of lengths'
+run bench --synthetic tiny --lengths 512,
+expect 'a length of nothing' fails_with 2 'is no list of lengths; expected numbers from 1 to 4M'
+run bench --synthetic tiny --lengths 512,5M
+expect 'a length beyond every model' fails_with 2 '5M tokens are too many; lengths go up to 4M'
+run bench --synthetic tiny --lengths 1M
+expect 'M is a unit of lengths, too' fails_with 2 "a context of 1048640 tokens: the model's limit is 32768"
 run bench --synthetic tiny --phase sideways
 expect 'no such phase' fails_with 2 'is no phase'
 run bench --synthetic tiny --lengths 40K

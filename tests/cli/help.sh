@@ -127,6 +127,15 @@ bad --kv int8 --kv
 bad --memory-limit lots --memory-limit
 bad --memory-limit 5X --memory-limit
 bad --memory-limit -5G --memory-limit
+bad --memory-limit 1.G --memory-limit
+bad --memory-limit 9999999999G --memory-limit
+bad --ctx 4KB --ctx
+for o in memory-limit max-body cache-ram cache-disk; do
+    run serve --$o 20
+    expect "--$o 20 means no 20 bytes" fails_with 2 "serve: --$o: \"20\" has no unit and would be bytes; write 20G for GiB"
+done
+run run hi --memory-limit 0
+expect 'no memory at all' fails_with 2 '--memory-limit: "0" is too little'
 run run hi --stop ''
 expect 'empty stop string' fails_with 2 'run: --stop: stop string 1 is empty'
 run run hi -m $TINY --logit-bias 100000=1

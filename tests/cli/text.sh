@@ -56,6 +56,12 @@ run info -m $TINY --ctx 1M
 expect 'info: context past the model' fails_with 2 'context'
 run info -m $TINY --memory-limit 24G
 expect 'info: a limit is shown in the unit it was given in' has "$out" '24.00 GiB'
+for limit in 24GiB '24 GiB' 24g 24576M 25769803776; do
+    run info -m $TINY --memory-limit "$limit"
+    expect "info: --memory-limit $limit" has "$out" '24.00 GiB'
+done
+run info -m $TINY --memory-limit 20GB
+expect 'info: GB are powers of 1000' has "$out" '18.63 GiB'
 run info -m $TINY --memory-limit 1M
 expect 'info: shows a plan that does not fit' is "$rc" 0
 expect 'info: says so' has "$out" 'does not fit'
