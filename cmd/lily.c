@@ -13,6 +13,7 @@
 #include "base/safe.h"
 #include "base/size.h"
 #include "commands.h"
+#include "foreign.h"
 #include "process.h"
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
@@ -32,7 +33,7 @@ const struct command *command_find(const char *name, struct lily_err *err)
         names[n] = commands[n]->name;
     }
     err_set(err, LILY_ERR_USAGE, "unknown command \"%.60s\"", name);
-    const char *near = nearest_name(name, names, n);
+    const char *own = foreign_command(name), *near = own ? own : nearest_name(name, names, n);
     if (near) err_hint(err, "did you mean lily %s?", near);
     else err_hint(err, "%s", strcmp(name, "version") == 0 ? "lily --version shows it" : "lily help lists the commands");
     return NULL;

@@ -4,11 +4,13 @@
 #include <getopt.h>
 #include <limits.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/size.h"
+#include "foreign.h"
 
 enum { FIRST_LONG = 256 };
 
@@ -100,35 +102,58 @@ static void hint_starts(const struct flat *f, const char *name, size_t len, stru
     buf_free(&list);
 }
 
-/* What getopt could not place: an unknown option, an ambiguous start of one, or a value where none belongs. */
-static lily_status explain(const struct command *c, const struct flat *f, const char *word, struct lily_err *err)
+static lily_status unknown(const struct command *c, const char *dashes, const char *name, struct lily_err *err)
 {
-    if (optopt >= FIRST_LONG) {
-        err_set(err, LILY_ERR_USAGE, "%s: --%s takes no value", c->name, f->opt[optopt - FIRST_LONG]->name);
-        return LILY_ERR_USAGE;
-    }
-    if (optopt) {
-        err_set(err, LILY_ERR_USAGE, "%s: unknown option -%c", c->name, optopt);
-        err_hint(err, "lily help %s lists the options", c->name);
-        return LILY_ERR_USAGE;
-    }
-    const char *names[MAX_OPTS], *name = word + strspn(word, "-");
-    size_t len = strcspn(name, "=");
-    char shortened[64];
-    if (len >= sizeof shortened) len = sizeof shortened - 1;
-    memcpy(shortened, name, len);
-    shortened[len] = 0;
-    bool starts_some = false;
-    for (int i = 0; i < f->n; i++) {
-        names[i] = f->opt[i]->name;
-        starts_some = starts_some || (len && strncmp(names[i], name, len) == 0);
-    }
-    err_set(err, LILY_ERR_USAGE, "%s: %s option --%s", c->name, starts_some ? "ambiguous" : "unknown", shortened);
-    const char *near = nearest_name(shortened, names, f->n);
-    if (starts_some) hint_starts(f, name, len, err);
-    else if (near) err_hint(err, "did you mean --%s?", near);
-    else err_hint(err, "lily help %s lists the options", c->name);
+    err_set(err, LILY_ERR_USAGE, "%s: unknown option %s%s", c->name, dashes, name);
+    opts_hint(c, name, err);
     return LILY_ERR_USAGE;
+}
+
+/* A letter that is not known, in the word that getopt is in or has just left: of more letters, it may be a name as -ngl is elsewhere. */
+static lily_status unknown_letter(const struct command *c, char **argv, struct lily_err *err)
+{
+    char letter[2] = {(char)optopt, 0};
+    const char *last = argv[optind - 1], *next = argv[optind];
+    const char *word = strlen(last) > 1 && last[strlen(last) - 1] == optopt ? last : next;
+    bool name = word && word[0] == '-' && word[1] && word[2] && foreign_option(word + 1);
+    return unknown(c, "-", name ? word + 1 : letter, err);
+}
+
+/* The name in a long option's word, which may go on with =VALUE. */
+static void name_of(const char *word, char out[static 64])
+{
+    word += strspn(word, "-");
+    snprintf(out, 64, "%.*s", (int)strcspn(word, "="), word);
+}
+
+/* What getopt could not place: an unknown option, an ambiguous start of one, or a value where none belongs. */
+static lily_status explain(const struct command *c, const struct flat *f, char **argv, struct lily_err *err)
+{
+    char name[64];
+    if (optopt >= FIRST_LONG) LILY_FAIL(err, LILY_ERR_USAGE, "%s: --%s takes no value", c->name, f->opt[optopt - FIRST_LONG]->name);
+    if (optopt) return unknown_letter(c, argv, err);
+    name_of(argv[optind - 1], name);
+    bool starts_some = false;
+    for (int i = 0; i < f->n; i++) starts_some = starts_some || (*name && strncmp(f->opt[i]->name, name, strlen(name)) == 0);
+    if (!starts_some) return unknown(c, "--", name, err);
+    err_set(err, LILY_ERR_USAGE, "%s: ambiguous option --%s", c->name, name);
+    hint_starts(f, name, strlen(name), err);
+    return LILY_ERR_USAGE;
+}
+
+/*
+ * Refuses another program's option that getopt takes for one of ours: --prompt for the start of --prompt-cache, -sys for -s with
+ * the value "ys".
+ */
+static lily_status check_foreign(const struct command *c, const struct opt *o, int code, char **argv, struct lily_err *err)
+{
+    char name[64];
+    const char *word = argv[optind - 1];
+    if (code < FIRST_LONG) return optarg && optarg == word + 2 && foreign_option(word + 1) ? unknown(c, "-", word + 1, err) : LILY_OK;
+    name_of(optarg == word ? argv[optind - 2] : word, name);
+    const struct foreign *foreign = strlen(name) > 2 && strcmp(name, o->name) != 0 ? foreign_option(name) : NULL;
+    if (!foreign || (foreign->own && strcmp(foreign->own, o->name) == 0)) return LILY_OK;
+    return unknown(c, "--", name, err);
 }
 
 static void fill_getopt(const struct flat *f, struct option *longs, char *shorts)
@@ -178,8 +203,9 @@ lily_status opts_parse(const struct command *c, int argc, char **argv, void *arg
     optind = 0; /* a fresh start for getopt */
     opterr = 0;
     for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
-        if (code == '?') return explain(c, &f, argv[optind - 1], err);
+        if (code == '?') return explain(c, &f, argv, err);
         int i = index_of(&f, code == ':' ? optopt : code);
+        LILY_TRY(check_foreign(c, f.opt[i], code == ':' ? optopt : code, argv, err));
         if (code == ':') LILY_FAIL(err, LILY_ERR_USAGE, "%s: --%s needs a value (%s)", c->name, f.opt[i]->name, f.opt[i]->arg);
         if (store(f.opt[i], (char *)args + f.at[i], optarg, err) != LILY_OK) {
             err_prefix(err, "%s: --%s", c->name, f.opt[i]->name);
@@ -196,39 +222,4 @@ lily_status opts_parse(const struct command *c, int argc, char **argv, void *arg
     else if (c->max_args) err_hint(err, "usage: lily %s [options] %s%s", c->name, c->usage, text ? "; several words go into quotes" : "");
     else err_hint(err, "lily help %s shows the usage", c->name);
     return LILY_ERR_USAGE;
-}
-
-/* Number of insertions, deletions, replacements and swaps of neighbours between two short words. */
-static int distance(const char *a, const char *b)
-{
-    enum { LIMIT = 40 };
-    int n = (int)strlen(a), m = (int)strlen(b), d[LIMIT + 1][LIMIT + 1];
-    if (n > LIMIT || m > LIMIT) return LIMIT;
-    for (int i = 0; i <= n; i++) d[i][0] = i;
-    for (int j = 0; j <= m; j++) d[0][j] = j;
-    for (int i = 1; i <= n; i++)
-        for (int j = 1; j <= m; j++) {
-            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
-            if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    return d[n][m];
-}
-
-const char *nearest_name(const char *word, const char *const *names, int n)
-{
-    const char *best = NULL;
-    int best_distance = INT_MAX, len = (int)strlen(word);
-    for (int i = 0; i < n; i++) {
-        int d = distance(word, names[i]), n_name = (int)strlen(names[i]), shorter = len < n_name ? len : n_name;
-        if (shorter >= 3 && strncmp(names[i], word, (size_t)shorter) == 0) d = 1; /* one begins with the other: --temperature */
-        if (d < best_distance) {
-            best_distance = d;
-            best = names[i];
-        }
-    }
-    return best_distance <= (len < 4 ? 1 : len < 8 ? 2 : 3) ? best : NULL;
 }

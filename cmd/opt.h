@@ -83,6 +83,9 @@ lily_status opts_parse(const struct command *c, int argc, char **argv, void *arg
 void opts_help(const struct command *c, struct buf *out);
 struct json *opts_json_of(const struct command *c);
 
+/* Hints at what was meant by an option that the command does not have: a name without dashes, or a letter. */
+void opts_hint(const struct command *c, const char *name, struct lily_err *err);
+
 /* The one of n names that is nearest to word, or NULL if none is near. */
 const char *nearest_name(const char *word, const char *const *names, int n);
 

@@ -73,6 +73,46 @@ expect 'unknown option' fails_with 2 'run: unknown option --tmep'
 expect 'unknown option: nearest' has "$err" 'hint: did you mean --temp?'
 run run hi --temperature 0
 expect 'unknown option: one that goes on' has "$err" 'hint: did you mean --temp?'
+# hints OPTION COMMAND HINT: an option of other programs is refused, and the hint leads to ours.
+hints() {
+    run $2 $1 5
+    expect "$2 $1: refused" fails_with 2 "$2: unknown option $1"
+    expect "$2 $1: the hint" has "$err" "hint: $3"
+}
+hints --context run 'did you mean --ctx?'
+hints -c run 'did you mean --ctx?'
+hints --max-model-len serve 'did you mean --ctx?'
+hints --num_ctx chat 'did you mean --ctx?'
+hints --n-predict run 'did you mean --max-tokens?'
+hints --max_new_tokens run 'did you mean --max-tokens?'
+hints --repeat-penalty run 'did you mean --repetition-penalty?'
+hints --system-prompt run 'did you mean --system?'
+hints -sys run 'did you mean --system?'
+hints --num-threads serve 'did you mean --threads?'
+hints -ngl run 'did you mean --device?'
+hints -ngl serve 'did you mean --device?'
+hints -np serve 'did you mean --parallel?'
+hints -hf run 'did you mean --model?'
+hints --gpu-memory-utilization serve 'did you mean --memory-limit?'
+hints --bind serve 'did you mean --host?'
+hints --port run '--port is an option of lily serve'
+hints --host run '--host is an option of lily serve'
+hints --lengths run '--lengths is an option of lily bench'
+hints --temp serve 'requests say that'
+hints --temperature serve 'requests say that'
+hints --max-tokens serve 'requests say that'
+hints --threads list '--threads is an option of lily run, lily chat, lily serve, lily pack and more'
+hints --prompt run 'the prompt is a word of its own'
+hints -p run 'the prompt is a word of its own'
+hints -f run 'a text comes on stdin'
+hints --flash-attn serve 'leave it out'
+hints -Z run 'lily help run lists the options'
+run run hi --prompt-c "$tmp/state" -m $TINY -n 1
+expect 'beginnings of our own options are taken' is "$rc" 0
+for pair in ls:list rm:remove show:info download:pull convert:quantize; do
+    run "${pair%:*}"
+    expect "lily ${pair%:*}" has "$err" "hint: did you mean lily ${pair#*:}?"
+done
 run run hi --top 1
 expect 'ambiguous option' fails_with 2 'ambiguous option --top'
 expect 'ambiguous option: which' has "$err" 'hint: it begins --top-k, --top-p'
