@@ -1,8 +1,23 @@
 #!/bin/sh
 # From a fresh clone to a first story: installs what the build needs (Debian, Ubuntu), builds lily, runs the small model
 # that comes with it. No network but the package mirror, no model download.
-# usage: ./demo.sh [QUESTION]: what the model is asked in place of the story.
 set -e
+usage() {
+    cat <<'END'
+usage: ./demo.sh [QUESTION]
+Installs what the build needs (Debian, Ubuntu), builds lily, and lets the small model that comes with it tell a story,
+or answer QUESTION. A question that begins with a dash comes after --.
+END
+}
+case ${1-} in
+-h | --help) usage && exit ;;
+--) shift ;;
+-*)
+    echo "demo.sh: unknown option $1" >&2
+    usage >&2
+    exit 2
+    ;;
+esac
 cd "$(dirname "$0")"
 mk/packages.sh build
 make -j"$(nproc)"

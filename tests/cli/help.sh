@@ -134,6 +134,25 @@ run version
 expect 'a command that is an option' fails_with 2 'unknown command "version"'
 expect 'a command that is an option: which' has "$err" 'hint: lily --version'
 
+# The two scripts: what is asked about them is answered before anything is installed or built.
+script() {
+    sh "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
+    rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+}
+for s in demo check; do
+    for word in --help -h; do
+        script ./$s.sh $word
+        expect "$s.sh $word: status" is "$rc" 0
+        expect "$s.sh $word: usage" has "$out" "usage: ./$s.sh"
+        expect "$s.sh $word: that alone" lacks "$out" passed
+    done
+    script ./$s.sh --hlep
+    expect "$s.sh: an unknown option" is "$rc" 2
+    expect "$s.sh: an unknown option is named" has "$err" --hlep
+    expect "$s.sh: an unknown option: usage" has "$err" "usage: ./$s.sh"
+    expect "$s.sh: an unknown option: nothing on stdout" is "$out" ''
+done
+
 # Values: each is refused with the option's name and what was expected.
 bad() {
     run run hi -m $TINY "$1" "$2"
