@@ -24,10 +24,11 @@ void model_args_init(struct model_args *a);
 extern const struct opt_group opts_dir;   /* -m alone, for commands that load no weights */
 extern const struct opt_group opts_model; /* all of them */
 
-/* The folder: -m, $LILY_MODEL, the newest pulled model, the demo model. Says which on stderr when -m was not given. */
+/*
+ * The folder: -m, $LILY_MODEL, the newest pulled model, the demo model. Says which on stderr when -m was not given. Refuses what is no
+ * model folder but leads to one (a packed file, a folder that holds model folders), and OWNER/NAME that was not pulled.
+ */
 lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_err *err);
-/* Refuses what is no model folder but leads to one: a packed file, and a folder that holds model folders. model_find asks it, too. */
-lily_status model_check_dir(const char *dir, struct lily_err *err);
 /* Whether a folder looks like a complete checkpoint that lily runs. */
 bool model_is_checkpoint(const char *dir);
 /* The demo model that belongs to this program; false when it is not there. */

@@ -160,7 +160,8 @@ static void find_inside(const char *dir, int depth, int *n, struct buf *list)
     buf_free(&path);
 }
 
-lily_status model_check_dir(const char *dir, struct lily_err *err)
+/* Refuses what is no model folder but leads to one: a packed file, and a folder that holds model folders. */
+static lily_status check_dir(const char *dir, struct lily_err *err)
 {
     struct buf list = {0};
     int n = 0;
@@ -198,15 +199,28 @@ static bool find_pulled(const char *name, struct buf *dir)
     return there;
 }
 
+/* Of what may be the name of a model on the hub, the command that fetches it. */
+static lily_status not_pulled(const char *name, struct lily_err *err)
+{
+    struct hub_repo repo;
+    struct buf dir = {0};
+    if (hub_parse_repo(name, &repo, NULL) != LILY_OK) return LILY_OK;
+    bool part = hub_repo_dir(&repo, &dir, NULL) == LILY_OK && file_is_dir(buf_str(&dir));
+    buf_free(&dir);
+    err_set(err, LILY_ERR_IO, "%s: there is no such folder, and %s", name,
+            part ? "what was pulled of that name is no whole model that lily runs" : "no such model was pulled");
+    err_hint(err, part ? "lily pull %s fetches what is missing, or says why it does not" : "lily pull %s fetches it", name);
+    return LILY_ERR_IO;
+}
+
 /* A folder, or the name of a pulled model where no such folder is. */
 static lily_status find_named(const char *name, struct buf *dir, struct lily_err *err)
 {
     buf_addz(dir, name);
-    if (!file_exists(name) && find_pulled(name, dir)) {
-        log_note("model: %s (pulled)", buf_str(dir));
-        return LILY_OK;
-    }
-    return model_check_dir(name, err);
+    if (file_exists(name)) return check_dir(name, err);
+    if (!find_pulled(name, dir)) return not_pulled(name, err);
+    log_note("model: %s (pulled)", buf_str(dir));
+    return LILY_OK;
 }
 
 lily_status model_find(const struct model_args *a, struct buf *dir, struct lily_err *err)

@@ -43,12 +43,9 @@ static void report(const struct pack_args *a, const struct packing_job *j, size_
 
 static lily_status open_all(const struct pack_args *a, const char *dir, struct packing_job *j, struct lily_err *err)
 {
-    if (dir) {
-        LILY_TRY(model_check_dir(dir, err));
-        buf_addz(&j->dir, dir);
-    } else {
-        LILY_TRY(model_find(&a->model, &j->dir, err));
-    }
+    struct model_args model = a->model;
+    if (dir) model.dir = dir;
+    LILY_TRY(model_find(&model, &j->dir, err));
     LILY_TRY(config_load(buf_str(&j->dir), &j->config, err));
     LILY_TRY(checkpoint_open(buf_str(&j->dir), &j->config, &j->ck, err));
     LILY_TRY(checkpoint_check(j->ck, &j->config, err));

@@ -164,7 +164,18 @@ expect 'a download that is half done is not taken' has "$err" 'models--a--old/sn
 HF_HUB_CACHE=$hub run info -m a/old
 expect 'a pulled model by its name' has "$err" 'models--a--old/snapshots/1 (pulled)'
 HF_HUB_CACHE=$hub run info -m a/old@2
-expect 'no such revision of it' fails_with 1 'a/old@2: there is no such folder'
+expect 'no such revision of it' fails_with 1 'a/old@2: there is no such folder, and what was pulled of that name is no whole model'
+expect 'no such revision of it: the hint' has "$err" 'hint: lily pull a/old@2 fetches what is missing'
+for c in 'run -m' 'info -m' 'bench -m' pack; do
+    HF_HUB_CACHE=$hub run $c a/none
+    [ "$c" != 'run -m' ] || HF_HUB_CACHE=$hub run run -m a/none hi
+    expect "$c: not pulled" fails_with 1 'a/none: there is no such folder, and no such model was pulled'
+    expect "$c: not pulled: the hint" has "$err" 'hint: lily pull a/none fetches it'
+done
+HF_HUB_CACHE=$hub LILY_MODEL=a/none run run hi
+expect '$LILY_MODEL that was not pulled' has "$err" 'hint: lily pull a/none fetches it'
+HF_HUB_CACHE=$hub run pack a/old
+expect 'pack takes a pulled model by its name, too' is "$rc" 0
 commit=0123456789abcdef0123456789abcdef01234567
 cp -r "$hub/models--a--old/snapshots/1" "$hub/models--a--old/snapshots/$commit"
 mkdir -p "$hub/models--a--old/refs" && printf %s $commit >"$hub/models--a--old/refs/v2"
