@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/safe.h"
+#include "base/size.h"
 #include "chat.h"
 
 struct slash {
@@ -115,7 +116,7 @@ static lily_status branch(struct chat *c, const char *arg, struct lily_err *err)
         struct buf name = {0};
         const struct branch *b = &c->talk.branches[i];
         safe_text(&name, b->name, strlen(b->name), false);
-        printf("%c %d %s, %d messages\n", i == c->talk.current ? '*' : ' ', i + 1, buf_str(&name), b->n);
+        printf("%c %d %s, %s\n", i == c->talk.current ? '*' : ' ', i + 1, buf_str(&name), COUNT_TEXT(b->n, "message"));
         buf_free(&name);
     }
     return LILY_OK;
@@ -128,16 +129,16 @@ static lily_status stats(struct chat *c, const char *arg, struct lily_err *err)
     int ctx = model_plan(c->bundle.model)->ctx;
     if (c->have_last) {
         const struct answer *a = &c->last;
-        printf("last answer  %d tokens read: %d cached, %d computed; %zu written, %d thinking\n", a->prompt_tokens,
+        printf("last answer  %s read: %d cached, %d computed; %zu written, %d thinking\n", COUNT_TEXT(a->prompt_tokens, "token"),
                a->read.reused, a->read.computed, a->ids.n, a->reasoning_tokens);
         if (!a->read.reused && c->answers > 1) printf("             (what was read is kept in steps of %d tokens)\n", GRID);
-        printf("speed        %.1f tokens/s read, %.1f written\n", answer_prefill_speed(a), answer_decode_speed(a));
+        printf("speed        %.1f tok/s read, %.1f written\n", answer_prefill_speed(a), answer_decode_speed(a));
         printf("context      %d of %d tokens, behind that answer\n", a->prompt_tokens + (int)a->ids.n, ctx);
     } else {
         printf("context      0 of %d tokens\n", ctx);
     }
-    printf("whole chat   %llu answer%s: %ld tokens read, %ld cached; %ld written\n", (unsigned long long)c->answers,
-           c->answers == 1 ? "" : "s", c->read, c->cached, c->written);
+    printf("whole chat   %s: %s read, %ld cached; %ld written\n", COUNT_TEXT(c->answers, "answer"), COUNT_TEXT(c->read, "token"), c->cached,
+           c->written);
     return LILY_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "interrupt.h"
 #include "run/reference.h"
 #include "run/score.h"
@@ -46,7 +47,7 @@ lily_status eval_text(const struct eval_args *a, const struct bundle *b, const c
     LILY_TRY(st);
     size_t most = a->max_tokens ? (size_t)a->max_tokens : MAX_EVAL_TOKENS;
     if (out->n > most) out->n = most;
-    if (out->n < 2) LILY_FAIL(err, LILY_ERR_USAGE, "%s: %zu tokens; at least 2 are needed, since the first is not predicted", file, out->n);
+    if (out->n < 2) LILY_FAIL(err, LILY_ERR_USAGE, "%s: %s; at least 2 are needed, since the first is not predicted", file, COUNT_TEXT(out->n, "token"));
     return LILY_OK;
 }
 
@@ -78,7 +79,7 @@ static lily_status perplexity(const struct eval_args *a, struct bundle *b, const
     struct window w = {.vocab = b->config.shape.vocab};
     struct progress bar;
     lily_status st = LILY_OK;
-    progress_begin(&bar, "reading", n, "tokens");
+    progress_begin(&bar, "reading", n, "token");
     for (int at = 0; predicted < n && st == LILY_OK; at += stride, windows++) {
         w.ids = ids->data + at;
         w.n = n - at < a->window ? n - at : a->window;
@@ -101,7 +102,7 @@ static lily_status perplexity(const struct eval_args *a, struct bundle *b, const
         json_put(v, "stride", json_new_int(stride));
         print_json(v);
     } else {
-        printf("perplexity %.4f over %d tokens (%.4f nats each; windows of %d, stride %d)\n", value, w.counted, mean, a->window, stride);
+        printf("perplexity %.4f over %s (%.4f nats each; windows of %d, stride %d)\n", value, COUNT_TEXT(w.counted, "token"), mean, a->window, stride);
     }
     return LILY_OK;
 }
@@ -148,7 +149,7 @@ static lily_status record_all(const struct eval_args *a, struct bundle *b, struc
     lily_status st = LILY_OK;
     r->n -= r->n % a->window == 1;
     r->n_sequences = (r->n + a->window - 1) / a->window;
-    progress_begin(&bar, "reading", r->n, "tokens");
+    progress_begin(&bar, "reading", r->n, "token");
     for (int s = 0; s < r->n_sequences; s++) r->starts[s] = s * a->window;
     for (int s = 0; s < r->n_sequences && st == LILY_OK; s++) {
         struct recording k = {r, r->starts[s], reference_end(r, s), b->config.shape.vocab};
@@ -175,7 +176,7 @@ static lily_status record(struct eval_args *a, struct bundle *b, const struct id
         json_put(v, "top", json_new_int(r.k));
         print_json(v);
     } else if (st == LILY_OK) {
-        log_note("%s: %d tokens in %d sequences, the %d most likely of each", a->out, r.n, r.n_sequences, r.k);
+        log_note("%s: %s in %s, the %d most likely of each", a->out, COUNT_TEXT(r.n, "token"), COUNT_TEXT(r.n_sequences, "sequence"), r.k);
     }
     reference_free(&r);
     return st;

@@ -43,7 +43,7 @@ static lily_status read_all(struct bundle *b, const struct reference *r, struct 
 {
     struct progress bar;
     lily_status st = LILY_OK;
-    progress_begin(&bar, "reading", r->n, "tokens");
+    progress_begin(&bar, "reading", r->n, "token");
     for (int s = 0; s < r->n_sequences && st == LILY_OK; s++) {
         struct comparing k = {c, r, r->starts[s], reference_end(r, s), b->config.shape.vocab};
         struct score_request q = {r->ids + k.start, k.end - k.start, 0, interrupt_flag(), compare_row, &k};

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 
 const char *const load_kind_names[LOAD_KINDS] = {"chat", "long", "cancel"};
 static const double shares[] = {0.5, 0.9, 0.99, 1};
@@ -100,7 +101,7 @@ void load_stats_print(struct load_stats *s)
     printf("%-8s %-22s %9s %9s %9s %9s %8s\n", "kind", "milliseconds", "p50", "p90", "p99", "max", "count");
     for (int k = 0; k < LOAD_KINDS; k++) print_group(load_kind_names[k], &s->kind[k]);
     print_group("all", &all);
-    printf("%d requests in %.1f s: %d done, %d cancelled, %d refused, %d failed; %.1f pieces a second\n", all.started, s->seconds, all.done,
+    printf("%s in %.1f s: %d done, %d cancelled, %d refused, %d failed; %.1f pieces/s\n", COUNT_TEXT(all.started, "request"), s->seconds, all.done,
            all.cancelled, all.refused, all.failed, s->seconds > 0 ? (double)all.events / s->seconds : 0.0);
     free_group(&all);
 }

@@ -58,7 +58,7 @@ static lily_status convert(const struct quantize_args *a, char **words, struct l
         json_put(v, "ms", json_new_double(ms));
         print_json(v);
     } else {
-        log_note("%d tensors and %d of multi-token prediction in %d files: %s from %s in %.1f s (%s/s)", r.n_tensors, r.n_mtp, r.n_files,
+        log_note("%s and %d of multi-token prediction in %s: %s from %s in %.1f s (%s/s)", COUNT_TEXT(r.n_tensors, "tensor"), r.n_mtp, COUNT_TEXT(r.n_files, "file"),
                  SIZE_TEXT(r.bytes_out), SIZE_TEXT(r.bytes_in), ms / 1e3, SIZE_TEXT((double)r.bytes_in / ms * 1e3));
     }
     return LILY_OK;

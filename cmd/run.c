@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/size.h"
 #include "body.h"
 #include "chat/message.h"
 #include "commands.h"
@@ -138,9 +139,9 @@ static void say_if_cut(const struct answer *r, bool report)
 {
     if (r->finish != FINISH_LENGTH) return;
     if (!r->text.len && r->reasoning.len)
-        log_note("the answer ended in its thinking, after %zu tokens: raise --max-tokens, or use --no-think", r->ids.n);
+        log_note("the answer ended in its thinking, after %s: raise --max-tokens, or use --no-think", COUNT_TEXT(r->ids.n, "token"));
     else if (report)
-        log_note("the answer was cut after %zu tokens: raise --max-tokens or --ctx", r->ids.n);
+        log_note("the answer was cut after %s: raise --max-tokens or --ctx", COUNT_TEXT(r->ids.n, "token"));
 }
 
 enum { CACHED_STATES = 8 }; /* of a prompt, in memory and in --prompt-cache's file */

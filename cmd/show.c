@@ -7,6 +7,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "interrupt.h"
 
 struct shown {
@@ -32,7 +33,7 @@ static void on_call(void *ctx, const char *name, const char *arguments)
 static void on_progress(void *ctx, int done, int total)
 {
     struct shown *s = ctx;
-    if (!s->begun) progress_begin(&s->bar, "reading", total, "tokens");
+    if (!s->begun) progress_begin(&s->bar, "reading", total, "token");
     s->begun = true;
     progress_at(&s->bar, done);
     if (done == total) progress_end(&s->bar);
@@ -91,10 +92,10 @@ struct json *show_timings(const struct answer *a, double load_ms)
 void show_report(const struct answer *a)
 {
     bool dim = isatty(STDERR_FILENO) && env_color();
-    fprintf(stderr, "%s%d tokens read", dim ? "\033[2m" : "", a->prompt_tokens);
+    fprintf(stderr, "%s%s read", dim ? "\033[2m" : "", COUNT_TEXT(a->prompt_tokens, "token"));
     if (a->read.reused) fprintf(stderr, " (%d cached)", a->read.reused);
-    if (a->read.computed) fprintf(stderr, ", %.1f/s", answer_prefill_speed(a));
+    if (a->read.computed) fprintf(stderr, ", %.1f tok/s", answer_prefill_speed(a));
     fprintf(stderr, "; %zu written", a->ids.n);
-    if (a->steps) fprintf(stderr, ", %.1f/s", answer_decode_speed(a));
+    if (a->steps) fprintf(stderr, ", %.1f tok/s", answer_decode_speed(a));
     fputs(dim ? "\033[0m\n" : "\n", stderr);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/safe.h"
+#include "base/size.h"
 #include "base/utf8.h"
 #include "commands.h"
 #include "model_args.h"
@@ -61,7 +62,7 @@ static void print_lines(const struct tokenizer *t, const struct ids *ids)
     }
     buf_free(&line);
     buf_free(&safe);
-    fprintf(stderr, "%zu tokens\n", ids->n);
+    fprintf(stderr, "%s\n", COUNT_TEXT(ids->n, "token"));
 }
 
 static lily_status run_tokenize(void *args, int n, char **words, struct lily_err *err)

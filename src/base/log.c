@@ -16,7 +16,7 @@
 #include "base/safe.h"
 #include "base/size.h"
 
-enum { BAR_WIDTH = 28 };
+enum { BAR_WIDTH = 28, LEAST_WIDTH = 10 };
 static const double first_draw_ms = 250, redraw_ms = 100;
 static atomic_bool is_quiet, bar_drawn;
 
@@ -146,7 +146,7 @@ void progress_begin(struct progress *p, const char *label, double total, const c
     p->terminal = isatty(STDERR_FILENO) && !atomic_load(&is_quiet);
 }
 
-/* "2.0 of 4.0 GiB, 500 MiB/s, ", "192 of 215 tokens, 25 tokens/s, ", "3 of 30 s, "; nothing of what has no unit. */
+/* "2.0 of 4.0 GiB, 500 MiB/s, ", "192 of 215 tokens, 25 tok/s, ", "3 of 30 s, "; nothing of what has no unit. */
 static void add_amounts(struct buf *line, double done, double total, double seconds, const char *unit)
 {
     if (strcmp(unit, "B") == 0) {
@@ -154,9 +154,11 @@ static void add_amounts(struct buf *line, double done, double total, double seco
         const char *name = total >= GIB ? "GiB" : "MiB";
         int digits = total >= GIB ? 1 : 0;
         buf_printf(line, "%.*f of %.*f %s, %.0f MiB/s, ", digits, done / k, digits, total / k, name, done / MIB / seconds);
+    } else if (strcmp(unit, "s") == 0) {
+        buf_printf(line, "%.0f of %.0f s, ", done, total);
     } else if (*unit) {
-        buf_printf(line, "%.0f of %.0f %s, ", done, total, unit);
-        if (strcmp(unit, "s") != 0) buf_printf(line, "%.0f %s/s, ", done / seconds, unit);
+        bool tokens = strcmp(unit, "token") == 0;
+        buf_printf(line, "%.0f of %s, %.0f %s%s/s, ", done, COUNT_TEXT(total, unit), done / seconds, tokens ? "tok" : unit, tokens ? "" : "s");
     }
 }
 
@@ -168,19 +170,42 @@ static size_t line_room(void)
     return size.ws_col - 3u;
 }
 
+/* What stands behind the bar. */
+static void add_rest(struct buf *line, const struct progress *p, double done, double seconds, bool amounts)
+{
+    double share = done / p->total > 1 ? 1 : done / p->total;
+    buf_printf(line, "] %3.0f%% ", share * 100);
+    if (amounts) add_amounts(line, done, p->total, seconds, p->unit);
+    buf_printf(line, "%.0f s left", share > 0 ? seconds / share - seconds : 0);
+}
+
+/* The whole line: where columns are few the bar is shorter, and then the amounts go, so that nothing is cut in its middle. */
+static void add_line(struct buf *line, const struct progress *p, double done, double seconds, size_t room)
+{
+    struct buf rest = {0};
+    size_t head = strlen(p->label) + 2; /* and " [" */
+    add_rest(&rest, p, done, seconds, true);
+    if (head + LEAST_WIDTH + rest.len > room) {
+        buf_clear(&rest);
+        add_rest(&rest, p, done, seconds, false);
+    }
+    size_t width = head + rest.len < room ? room - head - rest.len : 0;
+    if (width > BAR_WIDTH) width = BAR_WIDTH;
+    double share = done / p->total > 1 ? 1 : done / p->total;
+    size_t full = (size_t)(share * (double)width);
+    buf_printf(line, "%s [", p->label);
+    for (size_t i = 0; i < width; i++) buf_addc(line, i < full ? '=' : ' ');
+    buf_add(line, buf_str(&rest), rest.len);
+    buf_free(&rest);
+}
+
 void progress_at(struct progress *p, double done)
 {
     double now = clock_ms();
     if (!p->terminal || now - p->started_ms < first_draw_ms || now - p->drawn_ms < redraw_ms) return;
-    double share = done / p->total > 1 ? 1 : done / p->total, seconds = (now - p->started_ms) / 1e3;
-    int full = (int)(share * BAR_WIDTH);
     struct buf line = {0};
-    buf_printf(&line, "%s [", p->label);
-    for (int i = 0; i < BAR_WIDTH; i++) buf_addc(&line, i < full ? '=' : ' ');
-    buf_printf(&line, "] %3.0f%% ", share * 100);
-    add_amounts(&line, done, p->total, seconds, p->unit);
-    buf_printf(&line, "%.0f s left", share > 0 ? seconds / share - seconds : 0);
     size_t room = line_room();
+    add_line(&line, p, done, (now - p->started_ms) / 1e3, room);
     atomic_store(&bar_drawn, true); /* before it is: a signal may come right behind */
     fprintf(stderr, "\r%.*s\033[K", (int)(line.len < room ? line.len : room), buf_str(&line));
     buf_free(&line);

@@ -29,7 +29,7 @@ void log_flush(int ms);
  */
 struct progress {
     const char *label; /* borrowed */
-    const char *unit;  /* borrowed; "B" prints sizes, "s" no rate, "" the share alone, else plain counts */
+    const char *unit;  /* borrowed; "B" prints sizes, "s" no rate, "" the share alone, else counts: of "token" and the like */
     double total;
     double started_ms, drawn_ms;
     bool terminal, drawn;

@@ -24,7 +24,7 @@ struct size_text size_text(double bytes)
 struct size_text count_text(long long n, const char *noun)
 {
     struct size_text t;
-    snprintf(t.s, sizeof t.s, "%lld %.10s%s", n, noun, n == 1 ? "" : "s");
+    snprintf(t.s, sizeof t.s, "%lld %.20s%s", n, noun, n == 1 ? "" : "s");
     return t;
 }
 

@@ -15,7 +15,7 @@
 #define GIB 0x1p30
 
 struct size_text {
-    char s[32];
+    char s[48];
 };
 struct size_text size_text(double bytes);
 /* "18.17 GiB", "845 MiB", "2.1 MiB", "8.7 KiB", "12 B": a text that lives until the end of the expression. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 #include "load/entries.h"
 #include "load/inventory.h"
 
@@ -60,7 +61,7 @@ static lily_status refuse_leftovers(const struct checking *k, struct lily_err *e
         if (!k->used[i]) n++, first = i;
     if (n) {
         struct tensor_view t = checkpoint_tensor_at(k->c, first, NULL);
-        LILY_FAIL(err, LILY_ERR_UNSUPPORTED, "%s: tensor %s is no part of this model (%d such tensors)", t.file, t.name, n);
+        LILY_FAIL(err, LILY_ERR_UNSUPPORTED, "%s: tensor %s is no part of this model (%s)", t.file, t.name, COUNT_TEXT(n, "such tensor"));
     }
     return LILY_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/size.h"
 #include "json/json.h"
 #include "load/entries.h"
 #include "load/names.h"
@@ -150,7 +151,7 @@ static lily_status open_listed(struct checkpoint *c, const struct place *p, size
     file_join(&path, c->dir, p->file);
     bool there = file_exists(path.data);
     if (!there) {
-        err_set(err, LILY_ERR_IO, "%s: missing; %s puts %zu tensors into it", path.data, index, n);
+        err_set(err, LILY_ERR_IO, "%s: missing; %s puts %s into it", path.data, index, COUNT_TEXT(n, "tensor"));
         err_hint(err, "the download is incomplete: fetch the model again");
     }
     buf_free(&path);

@@ -219,7 +219,7 @@ static lily_status check_submit(const struct engine *e, int n, struct lily_err *
     /* A free slot takes a job at once, so those do not count as waiting. */
     int idle = e->runner->n_slots - atomic_load(&e->counters.active);
     if (e->n_queued + n > e->opt.queue + (idle > 0 ? idle : 0))
-        LILY_FAIL(err, LILY_ERR_LIMIT, "%d requests are running and %d wait: the queue is full",
+        LILY_FAIL(err, LILY_ERR_LIMIT, "the queue is full: %d running, %d waiting",
                   atomic_load(&e->counters.active), e->n_queued);
     return LILY_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/size.h"
 #include "chat/message.h"
 #include "chat/request.h"
 #include "run/answer.h"
@@ -301,7 +302,7 @@ lily_status lily_session_new(lily_model *m, lily_session **out, struct lily_err 
     *out = NULL;
     pthread_mutex_lock(&m->compute);
     if (m->n_sessions == m->max_sessions)
-        st = err_set(err, LILY_ERR_LIMIT, "the model was opened for %d sessions, and all are in use", m->max_sessions);
+        st = err_set(err, LILY_ERR_LIMIT, "the model was opened for %s, and all are in use", COUNT_TEXT(m->max_sessions, "session"));
     if (st == LILY_OK) st = session_new(m->bundle.model, &o, &s->session, err);
     if (st == LILY_OK) m->n_sessions++;
     pthread_mutex_unlock(&m->compute);

@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/size.h"
 #include "spec/family.h"
 
 enum { MAX_LENGTH = 1 << 24 }; /* tokens; more is no state but damage */
@@ -114,7 +115,7 @@ static lily_status read_exactly(const struct state_reader *r, size_t at, void *o
         ssize_t got = pread(r->fd, p, n, (off_t)at);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) LILY_FAIL(err, LILY_ERR_FORMAT, "it cannot be read: %s", strerror(errno));
-        if (got == 0) LILY_FAIL(err, LILY_ERR_FORMAT, "it ends %zu bytes too early", n);
+        if (got == 0) LILY_FAIL(err, LILY_ERR_FORMAT, "it ends %s too early", COUNT_TEXT(n, "byte"));
         p += got;
         at += (size_t)got;
         n -= (size_t)got;

@@ -29,6 +29,7 @@ expect 'blank lines are nothing' is "$out" "$first"
 long='Once there was a fox who lived at the edge of a dark wood, and every evening she walked down to the river to look at the moon.'
 chat "$long\n/stats\nand then?\n/stats\n"
 expect 'turn 1: nothing cached' grep -q '^last answer  [0-9]* tokens read: 0 cached' "$tmp/out"
+expect 'speeds have the unit that they have everywhere' grep -q '^speed  *[0-9.]* tok/s read, [0-9.]* written' "$tmp/out"
 read=$(last_stat 1) cached=$(last_stat 2) computed=$(last_stat 3)
 expect 'turn 2: reads less than all' test "$cached" -ge 64
 expect 'turn 2: cached and computed are all' test $((cached + computed)) -eq "$read"

@@ -18,7 +18,7 @@ expect 'a word that is none' fails_with 2 'neither record, compare nor choice'
 run eval "$tmp/nowhere" -m $TINY
 expect 'no file' fails_with 1 'nowhere'
 run -i 'a' eval - -m $TINY
-expect 'one token' fails_with 2 'at least 2'
+expect 'one token' fails_with 2 ': 1 token; at least 2'
 run eval --quick README.md
 expect '--quick takes no file' fails_with 2 'takes no file'
 run eval README.md -m $TINY --window 10 --stride 10

@@ -24,7 +24,11 @@ expect 'a prompt after --' is "$out" "$answer"
 ask hi -n 8 --temp 0 --no-think -v
 expect 'cut: -v says so' has "$err" 'the answer was cut after 8 tokens: raise --max-tokens'
 expect '--verbose: counts' has "$err" 'tokens read'
+expect '--verbose: both speeds' test "$(printf '%s\n' "$err" | grep -cE 'tokens read, [0-9.]+ tok/s; 8 written, [0-9.]+ tok/s')" -eq 1
 expect '--verbose: seed' has "$err" 'seed '
+ask h -n 1 --temp 0 --raw -v
+expect '--verbose: one token' has "$err" '1 token read'
+expect 'cut: one token' has "$err" 'after 1 token:'
 ask hi -n 8 --no-think --seed 5
 one=$out
 ask hi -n 8 --no-think --seed 5

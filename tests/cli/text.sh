@@ -10,6 +10,7 @@ run tokenize -m $TINY --special 'he <|im_end|>'
 expect 'tokenize --special' has "$out" '"<|im_end|>"'
 run -i 'he' tokenize -m $TINY
 from_stdin=$out
+expect 'tokenize: one token' is "$err" '1 token'
 run tokenize -m $TINY he
 expect 'tokenize: stdin is the same' is "$out" "$from_stdin"
 run tokenize -m $TINY "$(printf 'a\033[31m\nb\\"')"

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 
 static char seen[8192];
 static double now_ms;
+static int columns; /* of the terminal; 0: it does not say */
 
 /* In place of the library's: time passes when a test says so, whatever the machine does meanwhile. */
 double clock_ms(void)
@@ -52,6 +54,7 @@ static bool on_terminal(void (*fn)(void))
     if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) return false;
     int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
     if (slave < 0) return false;
+    ioctl(master, TIOCSWINSZ, &(struct winsize){.ws_row = 24, .ws_col = (unsigned short)columns});
     capture(fn, master, slave);
     return true;
 }
@@ -117,7 +120,7 @@ static void slow_work(void)
 static void fast_work(void)
 {
     struct progress p;
-    progress_begin(&p, "loading", 10, "layers");
+    progress_begin(&p, "loading", 10, "layer");
     for (int i = 0; i <= 10; i++, now_ms += 24) progress_at(&p, i);
     progress_end(&p);
 }
@@ -125,7 +128,7 @@ static void fast_work(void)
 static void long_work(void)
 {
     struct progress p;
-    progress_begin(&p, "long", 10, "layers");
+    progress_begin(&p, "long", 10, "layer");
     for (int i = 0; i <= 10; i++, now_ms += 50) progress_at(&p, i);
     progress_end(&p);
 }
@@ -133,7 +136,7 @@ static void long_work(void)
 static void odd_work(void)
 {
     struct progress p;
-    progress_begin(&p, "odd", 0, "steps");
+    progress_begin(&p, "odd", 0, "step");
     now_ms += 300;
     progress_at(&p, 5); /* more than all there is */
     progress_end(&p);
@@ -166,7 +169,9 @@ static void no_bar_off_the_terminal(void **state)
 static void a_bar_on_the_terminal_is_drawn_and_wiped(void **state)
 {
     (void)state;
+    columns = 100;
     if (!on_terminal(slow_work)) TEST_SKIP("no pseudo terminal here");
+    columns = 0;
     char *bar = strstr(seen, "\rloading [==============              ]  50% 2.0 of 4.0 GiB, ");
     assert_non_null(bar);
     assert_null(strstr(bar + 1, "\rloading")); /* one drawing only */
@@ -198,7 +203,41 @@ static void more_than_everything_is_all(void **state)
 {
     (void)state;
     if (!on_terminal(odd_work)) TEST_SKIP("no pseudo terminal here");
-    assert_non_null(strstr(seen, "[============================] 100% 5 of 1 steps, "));
+    assert_non_null(strstr(seen, "[============================] 100% 5 of 1 step, "));
+}
+
+static void wordy_work(void)
+{
+    struct progress p;
+    progress_begin(&p, "reading", 131072, "token");
+    now_ms += 2000;
+    progress_at(&p, 65536);
+    progress_end(&p);
+}
+
+static void a_bar_fits_the_terminal(void **state)
+{
+    static const struct {
+        int columns;
+        const char *line;
+    } cases[] = {
+        {0, "reading [========        ]  50% 65536 of 131072 tokens, 32768 tok/s, 2 s left"},
+        {100, "reading [==============              ]  50% 65536 of 131072 tokens, 32768 tok/s, 2 s left"},
+        {80, "reading [========        ]  50% 65536 of 131072 tokens, 32768 tok/s, 2 s left"},
+        {72, "reading [==============              ]  50% 2 s left"},
+        {40, "reading [======       ]  50% 2 s left"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        columns = cases[i].columns;
+        if (!on_terminal(wordy_work)) TEST_SKIP("no pseudo terminal here");
+        columns = 0;
+        char *line = strstr(seen, "\rreading"), *end = line ? strstr(line, "\033[K") : NULL;
+        assert_non_null(end);
+        *end = 0;
+        assert_string_equal(line + 1, cases[i].line);
+        assert_true(!cases[i].columns || strlen(line + 1) < (size_t)cases[i].columns);
+    }
 }
 
 static void seconds_have_no_rate(void **state)
@@ -276,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_bar_is_drawn_again_as_work_goes_on),
         cmocka_unit_test(fast_work_and_quiet_draw_nothing),
         cmocka_unit_test(more_than_everything_is_all),
+        cmocka_unit_test(a_bar_fits_the_terminal),
         cmocka_unit_test(seconds_have_no_rate),
         cmocka_unit_test(nobody_waits_for_a_reader),
     };
