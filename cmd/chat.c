@@ -8,6 +8,7 @@
 #include "base/env.h"
 #include "base/file.h"
 #include "base/safe.h"
+#include "base/utf8.h"
 #include "chat/message.h"
 #include "commands.h"
 #include "input.h"
@@ -110,6 +111,7 @@ static lily_status take_message(struct chat *c, const struct buf *text, struct l
     const char *line = buf_str(text);
     if (line[strspn(line, " \t\n")] == 0) return LILY_OK;
     if (line[0] == '/' && line[1] != '/') return chat_command(c, line, err);
+    LILY_TRY(utf8_check("the message", line, text->len, err));
     size_t skip = line[0] == '/';
     talk_add(&c->talk, chat_message("user", line + skip, text->len - skip));
     lily_status st = chat_answer(c, err);
@@ -167,6 +169,7 @@ static lily_status start(struct chat *c, struct lily_err *err)
 {
     const struct chat_args *a = c->args;
     struct sampler_params params;
+    LILY_TRY(check_word("--system", a->system, err));
     LILY_TRY(model_texts(&a->model, &c->bundle, err));
     LILY_TRY(sampling_params(&a->sampling, &c->bundle.config, c->bundle.n_tokens, &params, err)); /* now, not at the first answer */
     if (a->load) LILY_TRY(talk_load(&c->talk, a->load, err));

@@ -5,6 +5,7 @@
 #include "base/safe.h"
 #include "base/size.h"
 #include "chat.h"
+#include "commands.h"
 
 struct slash {
     const char *name; /* without the slash */
@@ -40,7 +41,7 @@ static lily_status set_no_think(struct chat *c, const char *arg, struct lily_err
 
 static lily_status set_system(struct chat *c, const char *arg, struct lily_err *err)
 {
-    (void)err;
+    LILY_TRY(check_word("the system prompt", arg, err));
     talk_set_system(&c->talk, arg);
     say(c, *arg ? "The system prompt is set." : "There is no system prompt now.");
     return LILY_OK;

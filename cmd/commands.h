@@ -23,9 +23,12 @@ void print_text(const char *text, size_t n);
 bool flush_output(void);
 
 enum { MAX_INPUT_BYTES = 256 << 20 }; /* bytes of a file or of stdin that a command reads */
-/* Reads all of stdin, appended. */
+/* Reads all of stdin, appended. What is no UTF-8 text is refused, as everywhere where text comes in. */
 lily_status read_stdin(struct buf *out, struct lily_err *err);
 /* The same of FILE, which may be a pipe as in <(command), or of stdin for "-". */
 lily_status read_input(const char *path, struct buf *out, struct lily_err *err);
+
+/* Refuses a word of the command line that is no UTF-8 text; NULL is fine. */
+lily_status check_word(const char *what, const char *word, struct lily_err *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/safe.h"
 #include "base/size.h"
+#include "base/utf8.h"
 #include "commands.h"
 #include "foreign.h"
 #include "process.h"
@@ -86,25 +87,35 @@ static void tell_wait(void)
 
 lily_status read_stdin(struct buf *out, struct lily_err *err)
 {
+    size_t before = out->len;
     tell_wait();
-    return read_stream(stdin, "stdin", out, err);
+    LILY_TRY(read_stream(stdin, "stdin", out, err));
+    return utf8_check("stdin", buf_str(out) + before, out->len - before, err);
+}
+
+static lily_status read_pipe(const char *path, struct buf *out, struct lily_err *err)
+{
+    FILE *f = fopen(path, "re");
+    if (!f) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+    lily_status st = read_stream(f, path, out, err);
+    fclose(f);
+    return st;
 }
 
 lily_status read_input(const char *path, struct buf *out, struct lily_err *err)
 {
     struct stat sb = {0};
-    lily_status st;
+    size_t before = out->len;
     if (strcmp(path, "-") == 0) return read_stdin(out, err);
-    if (stat(path, &sb) != 0 || !S_ISFIFO(sb.st_mode)) {
-        st = file_read(path, MAX_INPUT_BYTES, out, err);
-        if (st != LILY_OK && S_ISCHR(sb.st_mode)) err_hint(err, "the name - stands for stdin");
-        return st;
-    }
-    FILE *f = fopen(path, "re");
-    if (!f) LILY_FAIL(err, LILY_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
-    st = read_stream(f, path, out, err);
-    fclose(f);
-    return st;
+    bool pipe = stat(path, &sb) == 0 && S_ISFIFO(sb.st_mode);
+    lily_status st = pipe ? read_pipe(path, out, err) : file_read(path, MAX_INPUT_BYTES, out, err);
+    if (st != LILY_OK && S_ISCHR(sb.st_mode)) err_hint(err, "the name - stands for stdin");
+    return st == LILY_OK ? utf8_check(path, buf_str(out) + before, out->len - before, err) : st;
+}
+
+lily_status check_word(const char *what, const char *word, struct lily_err *err)
+{
+    return word ? utf8_check(what, word, strlen(word), err) : LILY_OK;
 }
 
 static int exit_code(lily_status st)

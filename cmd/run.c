@@ -94,6 +94,8 @@ static lily_status check_usage(const struct run_args *a, int n, struct lily_err 
 static lily_status ask(const struct run_args *a, int n, char **words, struct question *q, struct lily_err *err)
 {
     LILY_TRY(check_usage(a, n, err));
+    LILY_TRY(check_word("PROMPT", n ? words[0] : NULL, err));
+    LILY_TRY(check_word("--system", a->system, err));
     if (a->messages) {
         LILY_TRY(body_read(a->messages, &q->body, err));
         return body_text_only(&q->body, err);

@@ -71,6 +71,7 @@ static lily_status run_tokenize(void *args, int n, char **words, struct lily_err
     struct bundle b;
     struct buf text = {0};
     struct ids ids = {0};
+    LILY_TRY(check_word("TEXT", n ? words[0] : NULL, err));
     LILY_TRY(model_texts(&a->model, &b, err));
     lily_status st = LILY_OK;
     if (n) buf_addz(&text, words[0]);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/err.h"
+
 /* Length and range of the second byte by lead byte; 0 for bytes that begin nothing. */
 static size_t lead_length(unsigned char c, unsigned char *lo, unsigned char *hi)
 {
@@ -55,15 +57,31 @@ size_t utf8_ascii_run(const char *s, size_t n)
     return i;
 }
 
-bool utf8_valid(const char *s, size_t n)
+/* Where the first sequence that is no character begins; n: all of it is text. */
+static size_t first_bad(const char *s, size_t n)
 {
     size_t i = 0, used;
     while (true) {
         i += utf8_ascii_run(s + i, n - i);
-        if (i == n) return true;
-        if (utf8_decode(s + i, n - i, &used) >= UTF8_PARTIAL) return false;
+        if (i == n || utf8_decode(s + i, n - i, &used) >= UTF8_PARTIAL) return i;
         i += used;
     }
+}
+
+bool utf8_valid(const char *s, size_t n)
+{
+    return first_bad(s, n) == n;
+}
+
+lily_status utf8_check(const char *what, const char *s, size_t n, struct lily_err *err)
+{
+    size_t at = first_bad(s, n), used;
+    if (at == n) return LILY_OK;
+    bool cut = utf8_decode(s + at, n - at, &used) == UTF8_PARTIAL;
+    if (cut) err_set(err, LILY_ERR_FORMAT, "%s ends inside a UTF-8 character, which begins at byte offset %zu", what, at);
+    else err_set(err, LILY_ERR_FORMAT, "%s is no UTF-8 text: the byte 0x%02x at offset %zu", what, (unsigned)(unsigned char)s[at], at);
+    err_hint(err, cut ? "it was cut: give it whole" : "lily reads text only; iconv -f ENCODING -t UTF-8 converts text of another encoding");
+    return LILY_ERR_FORMAT;
 }
 
 void utf8_add(struct buf *out, uint32_t cp)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "lily/status.h"
 
 enum { UTF8_MAX = 4 }; /* bytes of a character */
 #define UTF8_INVALID UINT32_MAX /* no character here: the bytes can never be one */
@@ -18,6 +19,8 @@ enum { UTF8_MAX = 4 }; /* bytes of a character */
  */
 uint32_t utf8_decode(const char *s, size_t n, size_t *used);
 bool utf8_valid(const char *s, size_t n);
+/* The same for text that a person gave: LILY_ERR_FORMAT names it ("stdin") and the offset of the first byte that is none. */
+lily_status utf8_check(const char *what, const char *s, size_t n, struct lily_err *err);
 /* How many of the n bytes from s on are ASCII before the first one that is not. */
 size_t utf8_ascii_run(const char *s, size_t n);
 void utf8_add(struct buf *out, uint32_t code_point); /* appends a valid code point */

@@ -210,6 +210,47 @@ run run -m models/demo --messages /dev/null
 expect 'a device as a file' fails_with 1 '/dev/null: not a regular file'
 expect 'a device as a file: the hint' has "$err" 'hint: the name - stands for stdin'
 
+# What is no text is named with the place where it ends to be one, wherever text comes in.
+binary() {
+    expect "no UTF-8: $1" fails_with 1 "$2"
+    expect "no UTF-8: $1: nothing on stdout" is "$out" ''
+}
+latin=$(printf 'caf\351 au lait')
+run -i "$latin" run -m $TINY -n 2
+binary 'stdin' 'stdin is no UTF-8 text: the byte 0xe9 at offset 3'
+expect 'no UTF-8: the hint' has "$err" 'hint: lily reads text only; iconv'
+run -i "$latin" run -m $TINY -n 2 'What is this?'
+binary 'stdin behind a prompt' 'stdin is no UTF-8 text: the byte 0xe9 at offset 3'
+run -i "$latin" run -m $TINY -n 2 --raw
+binary 'stdin without a template' 'stdin is no UTF-8 text: the byte 0xe9 at offset 3'
+run run -m $TINY -n 2 "$latin"
+binary 'a prompt' 'PROMPT is no UTF-8 text: the byte 0xe9 at offset 3'
+run run -m $TINY -n 2 -s "$latin" hi
+binary 'a system prompt' '--system is no UTF-8 text'
+run -i hi chat -m $TINY -n 2 -s "$latin"
+binary 'a system prompt of a chat' '--system is no UTF-8 text'
+run -i "$latin" tokenize -m $TINY
+binary 'tokenize' 'stdin is no UTF-8 text'
+run tokenize -m $TINY "$latin"
+binary 'tokenize TEXT' 'TEXT is no UTF-8 text'
+printf '[{"role":"user","content":"%s"}]' "$latin" >"$tmp/latin"
+run run -m $TINY -n 2 --messages "$tmp/latin"
+binary 'messages' "$tmp/latin is no UTF-8 text: the byte 0xe9 at offset 30"
+run template -m $TINY "$tmp/latin"
+binary 'template' "$tmp/latin is no UTF-8 text"
+run eval -m $TINY "$tmp/latin"
+binary 'eval' "$tmp/latin is no UTF-8 text"
+run -i "$(printf 'na\303')" run -m $TINY -n 2
+binary 'cut' 'stdin ends inside a UTF-8 character, which begins at byte offset 2'
+run -i "$(printf 'caf\303\251')" run -m $TINY -n 2 --no-think
+expect 'UTF-8 is taken' is "$rc" 0
+printf 'hello there\n%s\n/system %s\nhello there\n' "$latin" "$latin" >"$tmp/in"
+"$LILY" chat -m $TINY --no-think --temp 0 -n 6 <"$tmp/in" >"$tmp/out" 2>"$tmp/err"
+rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+expect 'no UTF-8: lines of a chat are refused' is "$(grep -cE 'the (message|system prompt) is no UTF-8 text: the byte 0xe9 at offset 3' "$tmp/err")" 2
+expect 'no UTF-8: other lines are answered' is "$(wc -l <"$tmp/out")" 2
+expect 'no UTF-8: a chat fails with its last failure' is "$rc" 1
+
 # Memory that a large input lacks: one line, status 1. (The program itself takes 20 to 30 MB of addresses.)
 yes 'Some words, again and again.' | head -c 10000000 >"$tmp/long.txt"
 { printf '[{"role": "user", "content": "' && head -c 9999999 "$tmp/long.txt" | tr '\n' ' ' && printf '"}]'; } >"$tmp/long.json"

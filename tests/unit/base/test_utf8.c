@@ -48,8 +48,29 @@ static void test_repair(void **state)
     }
 }
 
+static void test_check(void **state)
+{
+    static const struct {
+        const char *bytes, *want;
+    } bad[] = {
+        {"abc\xff" "d", "stdin is no UTF-8 text: the byte 0xff at offset 3"},
+        {"\xe9t\xe9", "stdin is no UTF-8 text: the byte 0xe9 at offset 0"},
+        {"\xe2\x82\xac and more ASCII than a word \xc3(", "stdin is no UTF-8 text: the byte 0xc3 at offset 31"},
+        {"a\xe2\x82", "stdin ends inside a UTF-8 character, which begins at byte offset 1"},
+    };
+    struct lily_err err = {0};
+    (void)state;
+    assert_int_equal(utf8_check("stdin", "", 0, &err), LILY_OK);
+    assert_int_equal(utf8_check("stdin", "\xe2\x82\xac\0 1", 6, &err), LILY_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(utf8_check("stdin", bad[i].bytes, strlen(bad[i].bytes), &err), LILY_ERR_FORMAT);
+        assert_string_equal(err.msg, bad[i].want);
+        assert_true(err.hint[0]);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_code_point), cmocka_unit_test(test_repair)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_code_point), cmocka_unit_test(test_repair), cmocka_unit_test(test_check)};
     return RUN_TESTS(tests);
 }
