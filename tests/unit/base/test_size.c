@@ -20,7 +20,7 @@ static void sizes_have_the_unit_that_fits(void **state)
 static void two_sizes_may_stand_in_one_expression(void **state)
 {
     (void)state;
-    char text[80];
+    char text[100];
     snprintf(text, sizeof text, "%s of %s", SIZE_TEXT(MIB), SIZE_TEXT(2 * GIB));
     assert_string_equal(text, "1.0 MiB of 2.00 GiB");
 }
