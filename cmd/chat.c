@@ -101,7 +101,7 @@ lily_status chat_answer(struct chat *c, struct lily_err *err)
     if (c->args->common.verbose) show_report(&c->last);
     if (c->last.ids.n) talk_add(&c->talk, answer_message(&c->last));
     if (c->terminal && answer.finish == FINISH_CANCELLED) fputs("(stopped)\n", stderr);
-    if (c->terminal && answer.finish == FINISH_LENGTH) fputs("(the answer reached its limit of tokens)\n", stderr);
+    if (c->terminal && answer.finish == FINISH_LENGTH) fputs("(the answer reached its limit of tokens: --max-tokens and --ctx set it)\n", stderr);
     if (c->terminal) fputs("\n", stderr); /* a blank line before the next prompt */
     return LILY_OK;
 }

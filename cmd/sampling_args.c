@@ -66,7 +66,7 @@ static lily_status take_bias(void *values, const char *text, struct lily_err *er
 
 #define AT(field) offsetof(struct sampling_args, field)
 static const struct opt options[] = {
-    {"max-tokens", 'n', "N", "tokens of an answer, thinking included (default: what the context holds)", OPT_INT, AT(max_tokens), 1,
+    {"max-tokens", 'n', "N", "tokens of an answer, thinking included (default: what the model's folder recommends, else what the context holds)", OPT_INT, AT(max_tokens), 1,
      1 << 24, NULL},
     {"temp", 't', "T", "temperature; 0 always takes the most likely token (default: what the model's folder recommends, else 1.0)", OPT_REAL, AT(temperature), 0,
      100, NULL},

@@ -16,7 +16,7 @@ struct sampling_args {
     double temperature, top_p, min_p;
     double repetition, presence, frequency;
     int top_k;
-    int max_tokens; /* 0: as many as the context holds */
+    int max_tokens; /* 0: as the model's folder says, else as many as the context holds */
     bool seed_given;
     uint64_t seed;
     const char *stop[MAX_STOP_STRINGS];

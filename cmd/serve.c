@@ -165,7 +165,10 @@ static lily_status show_plan(const struct runner_model_options *o, const struct 
 static lily_status make_runner(const struct serve_args *a, struct bundle *b, struct runner **out, struct lily_err *err)
 {
     struct runner_model_options o;
-    if (a->fake) return fake_open(a->fake, b, a->parallel, fake_context(a, b), out, err);
+    if (a->fake) {
+        b->config.max_new_tokens = 0; /* a script says itself how long an answer is */
+        return fake_open(a->fake, b, a->parallel, fake_context(a, b), out, err);
+    }
     model_runner_options(a, b, &o);
     LILY_TRY(show_plan(&o, b, err));
     *out = runner_model_new(b, &o);

@@ -124,7 +124,7 @@ enum lily_part { LILY_THINKING, LILY_TEXT };
 struct lily_request {
     const lily_prompt *prompt; /* borrowed during lily_generate, as all below */
     struct lily_sampling sampling;
-    int max_tokens;            /* thinking included; 0: as many as the context holds */
+    int max_tokens;            /* thinking included; 0: what the model's folder recommends (max_new_tokens), else what the context holds */
     const char *const *stop;   /* up to 16 strings that end the answer, outside thinking, and are not part of it */
     int n_stop;
     /* Callbacks; each may be NULL. n bytes of whole characters; a value other than 0 ends the answer. */

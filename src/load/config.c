@@ -296,6 +296,9 @@ static lily_status read_generation(const struct json *root, const char *what, st
     int64_t top_k = c->top_k;
     LILY_TRY(json_get_int((struct json_field){root, what, "top_k"}, 0, INT32_MAX, &top_k, err));
     c->top_k = (int)top_k;
+    int64_t most = 0;
+    LILY_TRY(json_get_int((struct json_field){root, what, "max_new_tokens"}, 0, INT32_MAX, &most, err));
+    c->max_new_tokens = (int)most;
     bool sample = true;
     LILY_TRY(json_get_bool((struct json_field){root, what, "do_sample"}, &sample, err));
     if (!sample) c->temperature = 0;

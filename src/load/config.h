@@ -37,6 +37,7 @@ struct model_config {
     int n_eos;            /* 0 when neither file names one */
     double temperature, top_p; /* defaults of generation_config.json; 1.0, 0.95, 20 when absent */
     int top_k;                 /* 0: all; temperature is 0 when do_sample is false */
+    int max_new_tokens;        /* of an answer for which nothing else is asked; 0: none is recommended */
 };
 
 /* Reads both files of a folder; generation_config.json may be absent. On failure *out needs no freeing. */

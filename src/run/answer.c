@@ -69,6 +69,12 @@ static bool on_token(void *ctx, int32_t id, const char *text, size_t n)
     return !t->refused;
 }
 
+/* Tokens that the whole answer may have; 0: what the context holds. */
+static int most_tokens(const struct answer_job *job)
+{
+    return job->max_tokens ? job->max_tokens : job->bundle->config.max_new_tokens;
+}
+
 /* Reads the prompt. A cancel is told by *cancelled, not as a failure. */
 static lily_status read_prompt(const struct answer_job *job, struct answer *out, bool *cancelled, struct lily_err *err)
 {
@@ -93,10 +99,11 @@ static lily_status read_prompt(const struct answer_job *job, struct answer *out,
 static lily_status generate_some(const struct answer_job *job, struct sampler *sampler, struct taker *t, struct lily_err *err)
 {
     struct answer *out = t->out;
+    const int most = most_tokens(job);
     struct generate_request r = {.tokenizer = job->bundle->tokenizer,
                                  .eos = job->bundle->eos,
                                  .n_eos = job->bundle->n_eos,
-                                 .max_tokens = job->max_tokens ? job->max_tokens - (int)out->ids.n : INT_MAX,
+                                 .max_tokens = most ? most - (int)out->ids.n : INT_MAX,
                                  .stop = job->stop,
                                  .n_stop = job->n_stop,
                                  .thinking_open = in_thinking(t),
@@ -123,8 +130,9 @@ static lily_status close_thinking(const struct answer_job *job, struct taker *t,
     static const char closing[] = "\n</think>\n\n";
     struct answer *out = t->out;
     struct ids ids = {0};
+    const int most = most_tokens(job);
     lily_status st = tokenizer_encode_special(job->bundle->tokenizer, closing, sizeof closing - 1, &ids, err);
-    if (st == LILY_OK && job->max_tokens && out->ids.n + ids.n >= (size_t)job->max_tokens) st = LILY_ERR_LIMIT;
+    if (st == LILY_OK && most && out->ids.n + ids.n >= (size_t)most) st = LILY_ERR_LIMIT;
     for (size_t i = 0; st == LILY_OK && i < ids.n; i++) st = session_step(job->session, ids.data[i], err);
     if (st == LILY_OK) {
         ids_append(&out->ids, ids.data, ids.n);

@@ -21,7 +21,7 @@ struct answer_job {
     const struct sampler_params *sampling;
     const char *const *stop;
     int n_stop;
-    int max_tokens;            /* 0: as many as the context holds */
+    int max_tokens;            /* 0: what the model recommends (max_new_tokens), else as many as the context holds */
     bool raw;                  /* nothing is parsed: all is ANSWER_TEXT, special tokens are written */
     const atomic_bool *cancel; /* may be NULL */
     /* All may be NULL. on_text: n bytes of whole characters; false stops the answer. arguments: JSON text. */

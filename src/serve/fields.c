@@ -75,14 +75,20 @@ static lily_status read_lily(struct call *c, const struct json *body, struct lil
     return json_get_bool((struct json_field){v, "lily", "progress"}, &c->ask.progress, err);
 }
 
+void fields_sampling_defaults(const struct model_config *config, struct sampler_params *out)
+{
+    sampler_params_init(out);
+    out->temperature = config->temperature;
+    out->top_p = config->top_p;
+    out->top_k = config->top_k;
+}
+
 lily_status fields_sampling(struct call *c, const struct json *body, struct lily_err *err)
 {
     const struct model_config *config = &c->server->texts->config;
     struct sampler_params *p = &c->ask.spec.sampling;
     int64_t top_k = config->top_k, n = 1;
-    sampler_params_init(p);
-    p->temperature = config->temperature;
-    p->top_p = config->top_p;
+    fields_sampling_defaults(config, p);
     LILY_TRY(json_get_double(at(body, "temperature"), 0, 100, &p->temperature, err));
     LILY_TRY(json_get_double(at(body, "top_p"), 0, 1, &p->top_p, err));
     LILY_TRY(json_get_double(at(body, "min_p"), 0, 1, &p->min_p, err));
@@ -262,7 +268,8 @@ void call_fail(struct call *c, const struct lily_err *err)
 bool call_parse(struct call *c)
 {
     struct lily_err err;
-    c->ask.spec.max_tokens = INT32_MAX;
+    const int most = c->server->texts->config.max_new_tokens;
+    c->ask.spec.max_tokens = most ? most : INT32_MAX;
     c->ask.spec.thinking_budget = -1;
     c->ask.spec.n_logprobs = -1;
     c->ask.spec.loop_guard = c->server->opt->loop_guard;

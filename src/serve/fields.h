@@ -7,6 +7,8 @@
 
 #include "serve/call.h"
 
+/* What holds for fields of sampling that a request leaves out. */
+void fields_sampling_defaults(const struct model_config *config, struct sampler_params *out);
 /* temperature, top_p, top_k, min_p, penalties, logit_bias, seed, n, stream, the lily object. */
 lily_status fields_sampling(struct call *c, const struct json *body, struct lily_err *err);
 /* A string or an array of strings under `key`; none may be empty. */

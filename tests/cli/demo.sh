@@ -3,7 +3,7 @@
 . tests/cli/lib/check.sh
 DEMO=models/demo
 if [ ! -f $DEMO/model.safetensors ]; then
-    skip 'the demo model' "$DEMO is not there" 12
+    skip 'the demo model' "$DEMO is not there" 13
     summary
     exit
 fi
@@ -37,6 +37,12 @@ if [ -n "$have_python" ]; then
     run -i "$body" run -m $DEMO --messages - --temp 0 -n 200
     expect 'a tool call in a pipe is a line' is "$out" 'get_weather {"city":"Oslo"}'
 
+    fox=$("$LILY" tokenize -m $DEMO --json ' fox' | python3 -c 'import json,sys; print(json.load(sys.stdin)["ids"][0])')
+    run run -m $DEMO --no-think --temp 0 --logit-bias "$fox=100" --json hi
+    expect 'what repeats itself ends where generation_config.json says' json 'v["finish"] == "length" and v["usage"]["completion_tokens"] == 1024'
+    run run -m $DEMO --no-think --temp 0 --logit-bias "$fox=100" -n 1100 --json hi
+    expect 'and at what is asked for' json 'v["usage"]["completion_tokens"] == 1100'
+
     # On a terminal the story breaks between words, and is the same story.
     story='Tell me a story about a boat.'
     run run -m $DEMO --no-think --temp 0 -n 150 "$story"
@@ -59,6 +65,6 @@ plain = open(sys.argv[2]).read()
 assert max(map(len, lines)) <= 99 < max(map(len, plain.split("\n"))), "widths"
 assert " ".join("\n".join(lines).split()) == " ".join(plain.split()), "words"' "$tmp/out" "$tmp/plain"
 else
-    skip 'tool calls, the terminal' 'no python3' 4
+    skip 'tool calls, the terminal' 'no python3' 6
 fi
 summary

@@ -22,7 +22,7 @@ static void check(const struct model_config *c)
     must(s->n_q_heads % s->n_kv_heads == 0 && s->n_gdn_v_heads % s->n_gdn_k_heads == 0);
     must(s->n_experts >= EXPERTS_PER_TOKEN && s->n_experts <= MAX_EXPERTS);
     must(s->rms_eps > 0 && s->rope_theta >= 1 && s->vocab > 0 && s->max_positions > 0);
-    must(c->n_eos >= 0 && c->n_eos <= MAX_EOS && c->top_k >= 0);
+    must(c->n_eos >= 0 && c->n_eos <= MAX_EOS && c->top_k >= 0 && c->max_new_tokens >= 0);
     must(c->temperature >= 0 && c->top_p >= 0 && c->top_p <= 1);
     for (int i = 0; i < c->n_eos; i++) must(c->eos[i] >= 0 && c->eos[i] < s->vocab);
     for (int i = 0; i < c->n_overrides; i++)

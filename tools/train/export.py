@@ -92,8 +92,8 @@ def write(c, params, out):
     write_safetensors(f"{out}/mtp.safetensors", side)
     index = {"metadata": {"total_size": total}, "weight_map": {n: "model.safetensors" for n in sorted(main)}}
     end, stop = ids["<|endoftext|>"], ids["<|im_end|>"]
-    gen = {"bos_token_id": end, "do_sample": True, "eos_token_id": [stop, end], "pad_token_id": end,
-           "temperature": 1.0, "top_k": 20, "top_p": 0.95}
+    gen = {"bos_token_id": end, "do_sample": True, "eos_token_id": [stop, end], "max_new_tokens": 1024,
+           "pad_token_id": end, "temperature": 1.0, "top_k": 20, "top_p": 0.95}
     for name, v in (("model.safetensors.index.json", index), ("config.json", config(c, ids)),
                     ("generation_config.json", gen)):
         with open(f"{out}/{name}", "w") as f:
