@@ -1,8 +1,21 @@
 /* GET /v1/models and /v1/models/{id}. */
 #include <string.h>
 
+#include "serve/fields.h"
 #include "serve/server_impl.h"
 #include "serve/write.h"
+
+/* What holds for a chat that says nothing. */
+static void put_sampling(const struct model_config *c, struct buf *out)
+{
+    struct sampler_params p;
+    fields_sampling_defaults(c, &p);
+    buf_printf(out, ",\"default_sampling\":{\"temperature\":%g,\"top_p\":%g,\"top_k\":%d,\"min_p\":%g", p.temperature, p.top_p, p.top_k, p.min_p);
+    buf_printf(out, ",\"presence_penalty\":%g,\"frequency_penalty\":%g,\"repetition_penalty\":%g", p.presence_penalty, p.frequency_penalty,
+               p.repetition_penalty);
+    if (c->max_new_tokens) buf_printf(out, ",\"max_tokens\":%d}", c->max_new_tokens);
+    else buf_addz(out, ",\"max_tokens\":null}");
+}
 
 static void put_model(const struct server *s, struct buf *out)
 {
@@ -13,6 +26,7 @@ static void put_model(const struct server *s, struct buf *out)
     put_memberz(out, "display_name", s->opt->model_id);
     buf_addz(out, ",\"created_at\":\"1970-01-01T00:00:00Z\"");
     if (ctx) buf_printf(out, ",\"context_length\":%d,\"max_model_len\":%d", ctx, ctx);
+    put_sampling(&s->texts->config, out);
     buf_addc(out, '}');
 }
 

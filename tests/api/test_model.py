@@ -239,6 +239,20 @@ def test_n_choices():
     assert len(set(texts)) > 1
 
 
+def test_endless():
+    """What repeats itself without end ends at the model's own limit, where the request names none; what is named counts."""
+    most = json.loads(srv.get("/v1/models")[2])["data"][0]["default_sampling"]["max_tokens"]
+    assert most == json.load(open("models/demo/generation_config.json"))["max_new_tokens"]
+    fox = srv.ok("/tokenize", {"content": " fox"})["tokens"][0]
+    body = {"logit_bias": {str(fox): 100}, "enable_thinking": False, "temperature": 0}
+    chat = {**body, "messages": [user("hi")]}
+    reply = srv.ok("/v1/chat/completions", chat)
+    assert reply["choices"][0]["finish_reason"] == "length" and reply["usage"]["completion_tokens"] == most, reply["usage"]
+    assert srv.ok("/v1/chat/completions", {**chat, "max_tokens": most + 9})["usage"]["completion_tokens"] == most + 9
+    assert srv.ok("/v1/responses", {**body, "input": "hi"})["usage"]["output_tokens"] == most
+    assert srv.ok("/v1/messages", {**body, "messages": [user("hi")]})["usage"]["output_tokens"] == most
+
+
 def test_thinking_budget():
     reply = srv.ok("/v1/chat/completions", {"messages": [{"role": "user", "content": "Who are you?"}], "thinking_budget": 3, "max_tokens": 60})
     assert 3 <= reply["usage"]["completion_tokens_details"]["reasoning_tokens"] <= 8

@@ -163,6 +163,10 @@ def test_models():
     value = json.loads(srv.get("/v1/models")[2])
     assert value["object"] == "list" and value["data"][0]["id"] == "demo" and value["data"][0]["context_length"] > 0
     assert json.loads(srv.get("/models/demo")[2])["id"] == "demo"
+    own = json.load(open("models/demo/generation_config.json"))
+    sampling = value["data"][0]["default_sampling"]
+    assert {k: sampling[k] for k in ("temperature", "top_p", "top_k")} == {k: own[k] for k in ("temperature", "top_p", "top_k")}, sampling
+    assert sampling["min_p"] == 0 and sampling["repetition_penalty"] == 1 and sampling["max_tokens"] is None, sampling  # a script knows its end
 
 
 def test_plain_and_vendor():

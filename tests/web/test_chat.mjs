@@ -214,6 +214,21 @@ talk("settings go into the request", async (page) => {
   await page.keyboard.press("Escape");
 });
 
+talk("empty settings show what the server says holds", async (page) => {
+  const [{ default_sampling: own }] = (await (await fetch(server.url + "/v1/models")).json()).data;
+  await page.locator("#settings").click();
+  for (const name of ["temperature", "top_p", "top_k", "min_p", "repetition_penalty"]) equal(await page.locator(`dialog [name=${name}]`).getAttribute("placeholder"), String(own[name]), name);
+  equal(await page.locator("dialog [name=max_tokens]").getAttribute("placeholder"), "∞");
+  await page.keyboard.press("Escape");
+  await page.route("**/v1/models", (r) => r.fulfill({ json: { data: [{ id: "other", default_sampling: { temperature: 0.123, max_tokens: 77 } }] } }));
+  await page.locator("#settings").click(); // another model is there by now
+  await page.locator("dialog [name=temperature][placeholder='0.123']").waitFor();
+  equal(await page.locator("dialog [name=max_tokens]").getAttribute("placeholder"), "77");
+  equal(await page.locator("dialog [name=top_p]").getAttribute("placeholder"), "");
+  await page.keyboard.press("Escape");
+  ok((await page.locator(".welcome").innerText()).includes("other"), "its name");
+});
+
 talk("calls of tools are shown", async (page) => {
   await say(page, script("Weather?", plain("<tool_call>\n<function=get_weather>\n<parameter=city>\nPorto <b>\n</parameter>\n</function>\n</tool_call>")));
   const a = await answer(page);

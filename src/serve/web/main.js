@@ -55,9 +55,13 @@ byId("tabs").addEventListener("keydown", (e) => {
 
 /* ---- settings, help, keys ---- */
 
+/** Of sampling, as the server says them. @type {Object} */
+let defaults = {};
+
 async function openSettings() {
   const { editSettings } = await import("./settings.js");
-  const settings = await editSettings(chat.conv.settings || {});
+  const present = askModel().then(() => defaults); // the server may have another model by now
+  const settings = await editSettings(chat.conv.settings || {}, defaults, present);
   if (settings) chat.setSettings(settings);
 }
 const openHelp = () => help(hasKey() ? { forget: forgetKey } : {});
@@ -88,11 +92,13 @@ listen(
 
 /* ---- start ---- */
 
-async function nameModel() {
+async function askModel() {
   try {
-    const models = await (await send("/v1/models")).json();
-    chat.model = models.data[0].id;
-    if (!chat.tree.byId.size) chat.render();
+    const [{ id, default_sampling }] = (await (await send("/v1/models")).json()).data;
+    const isNew = chat.model !== id;
+    defaults = default_sampling || {};
+    chat.model = id;
+    if (isNew && !chat.tree.byId.size) chat.render();
   } catch {
     /* the first question will tell what is wrong */
   }
@@ -106,4 +112,4 @@ await sidebar.refresh();
 if (location.hash === "#machine") showView("machine");
 if (matchMedia("(hover: hover)").matches) byId("ask").focus();
 document.body.dataset.ready = "yes";
-nameModel();
+askModel();

@@ -3,20 +3,23 @@
 /** @typedef {import("./tree.js").Message} Message */
 
 /**
- * What can be set: name, kind, smallest, largest, step. Empty means the server's default.
- * @type {{name: string, min: number, max: number, step: number, hint: string}[]}
+ * What can be set: name, smallest, largest, step. Empty means what the server says (default_sampling of /v1/models), and where it says nothing, the hint.
+ * @type {{name: string, min: number, max: number, step: number, hint?: string}[]}
  */
 export const sampling = [
-  { name: "temperature", min: 0, max: 2, step: 0.05, hint: "1" },
-  { name: "top_p", min: 0, max: 1, step: 0.01, hint: "0.95" },
-  { name: "top_k", min: 0, max: 1000, step: 1, hint: "20" },
-  { name: "min_p", min: 0, max: 1, step: 0.01, hint: "0" },
-  { name: "presence_penalty", min: -2, max: 2, step: 0.1, hint: "0" },
-  { name: "frequency_penalty", min: -2, max: 2, step: 0.1, hint: "0" },
-  { name: "repetition_penalty", min: 0.1, max: 2, step: 0.05, hint: "1" },
+  { name: "temperature", min: 0, max: 2, step: 0.05 },
+  { name: "top_p", min: 0, max: 1, step: 0.01 },
+  { name: "top_k", min: 0, max: 1000, step: 1 },
+  { name: "min_p", min: 0, max: 1, step: 0.01 },
+  { name: "presence_penalty", min: -2, max: 2, step: 0.1 },
+  { name: "frequency_penalty", min: -2, max: 2, step: 0.1 },
+  { name: "repetition_penalty", min: 0.1, max: 2, step: 0.05 },
   { name: "max_tokens", min: 1, max: 1048576, step: 1, hint: "∞" },
   { name: "seed", min: 0, max: 9007199254740991, step: 1, hint: "?" },
 ];
+
+/** What an empty field means. @param {{name: string, hint?: string}} field @param {Object} defaults those of the server; {} when they are not known */
+export const meansEmpty = ({ name, hint }, defaults) => (Number.isFinite(defaults[name]) ? String(defaults[name]) : hint || "");
 
 /** @param {Message} m */
 function assistant(m) {

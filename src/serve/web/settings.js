@@ -1,7 +1,7 @@
 /* The form with a conversation's settings. */
 import { dialog } from "./dialogs.js";
 import { el } from "./dom.js";
-import { sampling } from "./request.js";
+import { meansEmpty, sampling } from "./request.js";
 import { t } from "./texts.js";
 
 const labelled = (label, input, more) => el("label", { class: "field" }, el("span", { text: label }), input, more);
@@ -34,8 +34,11 @@ function read(form, tools) {
   return out;
 }
 
-/** Shows the form. @param {Object} settings @returns {Promise<Object|null>} the new ones, or null */
-export async function editSettings(settings) {
+/**
+ * Shows the form. @param {Object} settings @param {Object} defaults of sampling, as the server said them last
+ * @param {Promise<Object>} present what it says now, as soon as that is known @returns {Promise<Object|null>} the new ones, or null
+ */
+export async function editSettings(settings, defaults, present) {
   const system = el("textarea", { name: "system", rows: "4", placeholder: t("systemHint"), "data-first": true });
   system.value = settings.system || "";
   const thinking = el("input", { type: "checkbox", name: "thinking", role: "switch" });
@@ -44,7 +47,9 @@ export async function editSettings(settings) {
   const tools = el("textarea", { name: "tools", rows: "3", class: "mono", spellcheck: "false", placeholder: "[]" });
   tools.value = settings.tools ? JSON.stringify(settings.tools, null, 1) : "";
   const bad = el("p", { class: "bad", role: "alert", hidden: true, text: t("toolsBad") });
-  const grid = el("div", { class: "grid" }, ...sampling.map((s) => labelled(t(s.name), numberInput(s.name, s.min, s.max, s.step, s.hint, settings[s.name]))));
+  const inputs = sampling.map((s) => numberInput(s.name, s.min, s.max, s.step, meansEmpty(s, defaults), settings[s.name]));
+  const grid = el("div", { class: "grid" }, ...sampling.map((s, i) => labelled(t(s.name), inputs[i])));
+  present.then((now) => sampling.forEach((s, i) => (inputs[i].placeholder = meansEmpty(s, now))));
   const content = [
     labelled(t("system"), system),
     el("label", { class: "switch" }, thinking, el("span", { text: t("thinkingOn") })),
