@@ -6,6 +6,9 @@
  * A step takes two row blocks by one panel: tiles 0 … 3 are sums, by 2 * (tile of rows) + row block; 4 and 5 activations; 6 and 7
  * weights. While the first panel is multiplied, vectors unpack the codes a few groups ahead of
  * the tiles; further panels find them unpacked. A row's sums are added in the order of its columns, whatever is beside it.
+ *
+ * Tiles of further panels come from the second-level cache, where a tile load that has to wait holds up those behind it. So all
+ * loads of a strip stand before its products, and what the next group needs is asked for between these.
  */
 #include "backend/cpu/amx.h"
 
@@ -130,31 +133,43 @@ ALWAYS_INLINE void unpack_group(struct bf16_work *w, const struct panel *p, int 
         MEMORY_BARRIER();                                                     \
     }
 
+/* A strip of one panel: its tiles of rows and of weights. */
+struct strip {
+    const uint8_t *x[2], *w[2];
+};
+
+/* A tile for the first-level cache. The compiler keeps the requests' place between tile instructions. */
+ALWAYS_INLINE void ask_for_tile(const uint8_t *tile)
+{
+    MEMORY_BARRIER();
+    for (int i = 0; i < TILE_ROWS; i++) __builtin_prefetch(tile + i * LINE, 0, 3);
+    MEMORY_BARRIER();
+}
+
 /*
- * A strip of one panel by its weights: x0 and x1 are the tiles of rows. Between products a line or more is unpacked: vectors
- * then work while tiles do, where a whole group at once would fill the queue and make tiles wait.
+ * Multiplies a strip. Between products a line or more is unpacked (u): vectors then work while tiles do, where a whole group at
+ * once would fill the queue and make tiles wait. Or a coming strip is asked for (later); either may be NULL.
  */
-ALWAYS_INLINE void multiply(const uint8_t *x0, const uint8_t *x1, const uint8_t *w0, const uint8_t *w1, int tiles, int blocks,
-                            const struct unpacking *u, int first, int lines)
+ALWAYS_INLINE void multiply(const struct strip *now, int tiles, int blocks, const struct strip *later, const struct unpacking *u, int first, int lines)
 {
     const int each = lines / 4;
     MEMORY_BARRIER();
-    _tile_loadd(4, x0, LINE);
-    _tile_loadd(6, w0, LINE);
+    _tile_loadd(4, now->x[0], LINE);
+    _tile_loadd(6, now->w[0], LINE);
+    if (blocks == 2) _tile_loadd(7, now->w[1], LINE);
+    if (tiles == 2) _tile_loadd(5, now->x[1], LINE);
     _tile_dpbf16ps(0, 4, 6);
     LINES(first, each)
-    if (blocks == 2) {
-        _tile_loadd(7, w1, LINE);
-        _tile_dpbf16ps(1, 4, 7);
-    }
+    if (later) ask_for_tile(later->x[0]);
+    if (blocks == 2) _tile_dpbf16ps(1, 4, 7);
     LINES(first + each, each)
-    if (tiles == 2) {
-        _tile_loadd(5, x1, LINE);
-        _tile_dpbf16ps(2, 5, 6);
-    }
+    if (later && tiles == 2) ask_for_tile(later->x[1]);
+    if (tiles == 2) _tile_dpbf16ps(2, 5, 6);
     LINES(first + 2 * each, each)
+    if (later) ask_for_tile(later->w[0]);
     if (tiles == 2 && blocks == 2) _tile_dpbf16ps(3, 5, 7);
     LINES(first + 3 * each, each)
+    if (later && blocks == 2) ask_for_tile(later->w[1]);
 }
 
 ALWAYS_INLINE void store_sums(const struct panel *p, int tiles, int blocks)
@@ -187,28 +202,38 @@ ALWAYS_INLINE void ask_outputs(const struct panel *p, int g, int blocks)
     }
 }
 
+/* Strip s of a group whose rows begin at x, with `rows` of them from tile to tile, and that has these weights. */
+ALWAYS_INLINE struct strip strip_of(const uint8_t *x, size_t strip_bytes, long rows, group_tiles *weights, int s)
+{
+    const uint8_t *first = x + (size_t)s * strip_bytes;
+    return (struct strip){{first, first + rows * LINE}, {weights[0][s], weights[1][s]}};
+}
+
 ALWAYS_INLINE void multiply_panel(struct bf16_work *w, const struct panel *p, bool unpacking, int tiles, int blocks)
 {
     const int groups = p->job->col_tiles;
     const size_t strip = (size_t)(p->end - p->first) * LINE;
+    const long second = p->end - p->rows - p->first; /* row of the second tile */
     const uint8_t *x = (const uint8_t *)(p->job->act->x + (size_t)p->first * (size_t)p->job->act->ld);
-    const uint8_t *x1 = x + (p->end - p->rows - p->first) * LINE;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int g = 0; !p->begun && g < AHEAD; g++) unpack_group(w, p, g, blocks);
-    for (int g = 0; g < groups; g++, x += STRIPS * strip, x1 += STRIPS * strip) {
-        group_tiles *now = w->weights[(p->slot + g) & (p->kept - 1)];
+    for (int g = 0; g < groups; g++, x += STRIPS * strip) {
         const bool more = unpacking && g + AHEAD < p->ends;
+        const int after = g + 1 < groups ? g + 1 : 0; /* the next panel begins where this one ends */
         ask_outputs(p, g, blocks);
         UNROLL2(s, STRIPS, {
-            const uint8_t *w0 = now[0][s], *w1 = now[1][s], *at = x + s * strip, *at1 = x1 + s * strip;
+            const struct strip now = strip_of(x, strip, second, w->weights[(p->slot + g) & (p->kept - 1)], s);
             if (more) {
                 const struct unpacking u = begin_group(w, p, g + AHEAD, blocks == 2 ? s : 0);
-                multiply(at, at1, w0, w1, tiles, blocks, &u, blocks == 2 ? 0 : 4 * s, blocks == 2 ? 8 : 4);
+                multiply(&now, tiles, blocks, NULL, &u, blocks == 2 ? 0 : 4 * s, blocks == 2 ? 8 : 4);
+            } else if (unpacking) {
+                multiply(&now, tiles, blocks, NULL, NULL, 0, 0);
             } else {
-                multiply(at, at1, w0, w1, tiles, blocks, NULL, 0, 0);
+                const struct strip later = strip_of(x + STRIPS * strip, strip, second, w->weights[(p->slot + after) & (p->kept - 1)], s);
+                multiply(&now, tiles, blocks, &later, NULL, 0, 0);
             }
         })
     }

@@ -1,8 +1,11 @@
 /* What several steps share: matrix products over the pool, normed rows, residual sums. */
 #include "backend/cpu/cpu.h"
 
-/* Parts for each thread in decode, where one thread that is held up leaves more of them to the others. */
-enum { MAX_PARTS = 16, PART_BYTES = 512 << 10 };
+/*
+ * Parts for each thread: one that is held up leaves more of them to the others. In prefill a part has its own way through all
+ * rows, so fewer of them.
+ */
+enum { DECODE_PARTS = 16, PREFILL_PARTS = 8, PART_BYTES = 512 << 10 };
 
 struct linear_job {
     struct cpu_backend *c;
@@ -22,8 +25,8 @@ void run_rows(struct cpu_backend *c, pool_fn fn, void *arg)
 void run_blocks(struct cpu_backend *c, size_t bytes, pool_fn fn, void *arg)
 {
     const int threads = pool_size(c->pool);
-    const size_t parts = c->batch->phase == PHASE_DECODE ? bytes / PART_BYTES / (size_t)threads : 1;
-    pool_run_parts(c->pool, threads * (parts < 1 ? 1 : parts > MAX_PARTS ? MAX_PARTS : (int)parts), fn, arg);
+    const size_t most = c->batch->phase == PHASE_DECODE ? DECODE_PARTS : PREFILL_PARTS, parts = bytes / PART_BYTES / (size_t)threads;
+    pool_run_parts(c->pool, threads * (parts < 1 ? 1 : parts > most ? (int)most : (int)parts), fn, arg);
 }
 
 static bool on_tiles(const struct product *p)

@@ -142,6 +142,17 @@ static void copy_digits(const struct digit_row *to, const struct digit_row *from
     memcpy(to->sums, from->sums, sizeof(float) * (size_t)n_groups);
 }
 
+enum { ASK_ROWS = 2 /* between a request and copying */, LINE = 64 /* bytes */ };
+
+/* Asks for a row that is copied soon: no processor knows which one comes. */
+static void ask_row(const struct act *a, int32_t row)
+{
+    const struct act at = act_run(a, row, 1);
+    const char *from = a->bf16.n ? (const char *)at.bf16.x : (const char *)at.digits.d;
+    const long bytes = a->bf16.n ? a->ld * (long)sizeof *at.bf16.x : (long)a->ld * a->digits.count;
+    for (long i = 0; i < bytes; i += LINE) __builtin_prefetch(from + i, 0, 2);
+}
+
 /* n rows of `a` by their numbers, one behind the other at `to`. */
 static struct act gather(const struct cpu_backend *c, const struct act *a, const int32_t *rows, int n, uint8_t *to)
 {
@@ -151,6 +162,7 @@ static struct act gather(const struct cpu_backend *c, const struct act *a, const
     struct act out = {.ld = a->ld, .digits = {(int8_t *)to, scales, scales + n * n_groups, a->ld, a->digits.count}};
     out.bf16 = (struct bf16_run){(uint16_t *)(void *)to, a->ld, a->bf16.n ? n : 0};
     for (int i = 0; i < n; i++) {
+        if (i + ASK_ROWS < n) ask_row(a, rows[i + ASK_ROWS]);
         const struct act row = act_run(a, rows[i], 1);
         if (a->bf16.n) {
             c->kernels.place_bf16(&out.bf16, i, row.bf16.x);
@@ -283,7 +295,7 @@ static void down_part(void *arg, int thread, int n_threads)
 /* x += weight * down * inner of an expert, for the row blocks e->lo … e->hi-1; after: as in blocks_fn. */
 static void add_down(struct cpu_backend *c, const struct expert_run *e, const struct expert_run *after)
 {
-    enum { BLOCKS = 16, LD = BLOCKS * BLOCK_ROWS };
+    enum { BLOCKS = 16, LD = (BLOCKS + 1) * BLOCK_ROWS }; /* an odd number of lines: rows then fall on many places of a cache */
     float out[MAX_PIECE * LD] __attribute__((aligned(64)));
     const struct act in = act_run(e->inner, e->first, e->n);
     struct product p = {.matrix = e->down, .expert = e->expert, .act = &in, .n = e->n, .ldy = LD, .sums = {c->ws.x, e->tokens, c->base.shape.hidden}};
