@@ -217,15 +217,15 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
     LILY_TRY(check_ids(s, r->ids, r->n, err));
     if (s->piece_read.under_way && !goes_on(s, r)) give_piece_up(s);
     if (!s->piece_read.under_way) restore_prefix(s, r);
-    int reused = s->length;
-    *out = (struct sync_result){reused, layers_read(s)};
+    const int reused = s->length + layers_read(s);
+    *out = (struct sync_result){reused, 0};
     while (s->length < r->n) {
         if (r->cancel && atomic_load(r->cancel)) LILY_FAIL(err, LILY_ERR_CANCELLED, "stopped at token %d of %d", s->length, r->n);
         if (r->progress) r->progress(r->progress_ctx, out->computed, r->n - reused);
         if (!s->piece_read.under_way) LILY_TRY(begin_piece(s, r, err));
         lily_status st = read_piece(s, r, reused, err);
-        out->computed = s->length > reused ? s->length - reused : 0;
-        out->computed += layers_read(s);
+        const int have = s->length + layers_read(s);
+        out->computed = have > reused ? have - reused : 0;
         LILY_TRY(st);
         if (s->keep) LILY_TRY(borders_save(s->borders, s->seq, r->ids, s->keep, err));
         const struct prompt_plan plan = plan_of(s, r);

@@ -42,8 +42,8 @@ struct sync_request {
 };
 
 struct sync_result {
-    int reused;   /* tokens taken from the live state or a border */
-    int computed; /* n - reused; of a sync that was stopped, as much as stays (of a piece set aside, the share that its layers are) */
+    int reused;   /* tokens taken from the live state or a border; of a piece that was set aside, the share that its layers are */
+    int computed; /* n - reused; of a sync that was stopped, as much as stays */
 };
 
 /* Makes the context exactly ids and leaves the logits of the last one in session_logits. LILY_ERR_LIMIT when n > ctx. */

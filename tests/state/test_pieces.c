@@ -341,9 +341,9 @@ static void test_taken_up(void **state)
         session_clear(s);
         int stops = 0, before = 0;
         while (session_sync(s, &r, &result, &err) == LILY_ERR_CANCELLED) {
-            assert_true(result.computed >= before && result.computed < N); /* what is told stays */
-            if (stops) assert_true(result.computed > before);
-            before = result.computed;
+            assert_int_equal(result.reused, before); /* what is told stays */
+            assert_true(result.computed > 0 && result.reused + result.computed < N);
+            before = result.reused + result.computed;
             stops++;
             atomic_store(&stop.stop, false);
             stop.calls = stop.last = 0;
@@ -351,6 +351,7 @@ static void test_taken_up(void **state)
             assert_true(stops < 100);
         }
         if (!round) assert_int_equal(stops, LAYERS - 1);
+        if (!round) assert_true(result.reused == before && result.reused + result.computed == N);
         if (round) assert_ok(session_sync(s, &next[round], &result, &err));
         assert_memory_equal(session_logits(s), want, logits_bytes(m));
     }
