@@ -312,8 +312,8 @@ const struct command cmd_bench = {
              "before the first round and after each: the highest count, since neighbours slow\n"
              "a measurement and nothing quickens it. A product counts for each digit of its\n"
              "activation that the mode multiplies.\n"
-             "A number with a question mark is not final: rounds differ by more than 3%, others\n"
-             "use the machine, or the machine is slow by itself; the note says which.\n"
+             "A number with a question mark is not final: rounds differ by more than 3%,\n"
+             "others use the machine, or the machine is slow by itself; the note says which.\n"
              "With --json: {manifest, machine, model, rows: [{phase, context, tokens, tok_s,\n"
              "spread, gb_s, floor_tok_s, share, final, note, ...}]}.",
     .uses = {{&group, 0}, {&opts_model, offsetof(struct bench_args, model)}, {&opts_json, offsetof(struct bench_args, common)}},

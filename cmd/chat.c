@@ -230,10 +230,10 @@ const struct command cmd_chat = {
     .usage = "",
     .summary = "talk in the terminal",
     .about = "Talks with the model: a line is a message, a line that begins with a slash is a\n"
-             "command; /help lists them. Ctrl-C stops an answer, or the reading before it: that goes on\n"
-             "when the same message comes again. Ctrl-D ends the chat. Earlier turns are not\n"
-             "read again; /stats shows how much was. Without a terminal on stdin each line of it\n"
-             "is a message, and stdout gets the answers.",
+             "command; /help lists them. Ctrl-C stops an answer, or the reading before it:\n"
+             "that goes on when the same message comes again. Ctrl-D ends the chat. Earlier\n"
+             "turns are not read again; /stats shows how much was. Without a terminal on stdin\n"
+             "each line of it is a message, and stdout gets the answers.",
     .uses = {{&group, 0},
              {&opts_sampling, offsetof(struct chat_args, sampling)},
              {&opts_model, offsetof(struct chat_args, model)},

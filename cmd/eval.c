@@ -257,9 +257,11 @@ const struct command cmd_eval = {
     .usage = "[record|compare|choice] [FILE]",
     .summary = "measure how good a model is, or how far from a reference",
     .about = "lily eval FILE prints the perplexity of a text, by sliding windows.\n"
-             "lily eval record FILE --out REF keeps what this model thinks of every next token.\n"
-             "lily eval compare REF holds the model against it: both perplexities, how often the\n"
-             "most likely token is the same, Kullback-Leibler divergence, by context position.\n"
+             "lily eval record FILE --out REF keeps what this model thinks of each next\n"
+             "token.\n"
+             "lily eval compare REF holds the model against it: both perplexities, how often\n"
+             "the most likely token is the same, Kullback-Leibler divergence, by context\n"
+             "position.\n"
              "lily eval choice FILE answers multiple-choice questions, one JSON object a line:\n"
              "{ctx, endings, label} as in HellaSwag, {question, choices, answer} as in MMLU.\n"
              "lily eval --quick compares the demo model with its shipped reference.\n"

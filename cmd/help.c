@@ -50,7 +50,8 @@ const struct command cmd_help = {
     .summary = "show the commands, or the options of one",
     .about = "Shows the commands of lily, or what one command does and its options.\n"
              "With --json, all of it as data: {version, commands: [{name, usage, summary,\n"
-             "about, options: [{long, short, arg, help, group}]}]}, or one element of commands.",
+             "about, options: [{long, short, arg, help, group}]}]}, or one element of\n"
+             "commands.",
     .uses = {{&opts_json, offsetof(struct help_args, common)}},
     .max_args = 1,
     .args_size = sizeof(struct help_args),

@@ -221,8 +221,8 @@ const struct command cmd_info = {
     .summary = "show the model, the memory it needs, and the machine",
     .about = "Shows the model, what it would keep in memory, and what this machine offers,\n"
              "without loading any weights. With --json: {model, plan: {weights, kv, borders,\n"
-             "scratch, total, limit, ctx, fits}, machine}; sizes in bytes; the model's packed is the\n"
-             "packed file that a run would map, or null.",
+             "scratch, total, limit, ctx, fits}, machine}; sizes in bytes; the model's packed\n"
+             "is the packed file that a run would map, or null.",
     .uses = {{&opts_model, offsetof(struct info_args, model)}, {&opts_json, offsetof(struct info_args, common)}},
     .args_size = sizeof(struct info_args),
     .init = init,

@@ -380,10 +380,11 @@ const struct command cmd_loadtest = {
     .usage = "URL",
     .summary = "measure the latency of a server under load",
     .about = "Sends chat completions, streamed, to the server at URL: turns of conversations,\n"
-             "long prompts, and answers that are cancelled on the way. Prints percentiles of the\n"
-             "time to the first piece of text, between pieces, and to the end.\n"
-             "With --json: {started, done, cancelled, refused, failed, pieces, first_ms, gap_ms,\n"
-             "total_ms, seconds, kinds: {chat, long, cancel}}; a time is {p50, p90, p99, max, count}.",
+             "long prompts, and answers that are cancelled on the way. Prints percentiles of\n"
+             "the time to the first piece of text, between pieces, and to the end.\n"
+             "With --json: {started, done, cancelled, refused, failed, pieces, first_ms,\n"
+             "gap_ms, total_ms, seconds, kinds: {chat, long, cancel}}; a time is {p50, p90,\n"
+             "p99, max, count}.",
     .uses = {{&group, 0}, {&opts_json, offsetof(struct loadtest_args, common)}},
     .max_args = 1,
     .args_size = sizeof(struct loadtest_args),

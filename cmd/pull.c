@@ -380,8 +380,8 @@ const struct command cmd_pull = {
     .about = "Fetches what lily needs of REPO (default: " DEFAULT_REPO ",\n"
              "about 20 GB) from the hub at $HF_ENDPOINT into the cache of the hub's own tools,\n"
              "checks every hash, and prints the folder. What they have fetched is not fetched\n"
-             "again, and a run that was cut or killed is gone on with. $HF_TOKEN gives access to\n"
-             "private repositories.\n"
+             "again, and a run that was cut or killed is gone on with. $HF_TOKEN gives access\n"
+             "to private repositories.\n"
              "With --json: {repo, revision, commit, dir, bytes, fetched, ms}.",
     .uses = {{&group, 0}, {&opts_json, offsetof(struct pull_args, common)}},
     .max_args = 1,

@@ -89,13 +89,13 @@ const struct command cmd_quantize = {
     .name = "quantize",
     .usage = "SRC DST",
     .summary = "convert a BF16 checkpoint to 4 bits",
-    .about = "Reads the Hugging Face checkpoint in the folder SRC (BF16, F16 or F32) and writes\n"
-             "it to the folder DST in the MLX 4-bit layout, bit for bit as MLX does, routers\n"
-             "with 8 bits. Multi-token prediction goes to mtp.safetensors; the vision tower is\n"
-             "left out. DST must not hold a model yet.\n"
+    .about = "Reads the Hugging Face checkpoint in the folder SRC (BF16, F16 or F32) and\n"
+             "writes it to the folder DST in the MLX 4-bit layout, bit for bit as MLX does,\n"
+             "routers with 8 bits. Multi-token prediction goes to mtp.safetensors; the vision\n"
+             "tower is left out. DST must not hold a model yet.\n"
              "lily quantize --check A B says whether two checkpoints are the same.\n"
-             "With --json: {dir, tensors, mtp_tensors, files, bytes_in, bytes_out, ms}, and for\n"
-             "--check {equal, tensors}.",
+             "With --json: {dir, tensors, mtp_tensors, files, bytes_in, bytes_out, ms}, and\n"
+             "for --check {equal, tensors}.",
     .uses = {{&group, 0}, {&opts_json, offsetof(struct quantize_args, common)}},
     .max_args = 2,
     .args_size = sizeof(struct quantize_args),

@@ -243,11 +243,11 @@ const struct command cmd_run = {
     .usage = "[PROMPT]",
     .summary = "answer one prompt",
     .about = "Answers PROMPT, or the text on stdin, or both: PROMPT, a blank line, the text.\n"
-             "The answer goes to stdout as it is generated. On a terminal the thinking is shown\n"
-             "dimmed before it and control characters are made visible; into a pipe go the\n"
-             "answer's text alone and each tool call as a line \"NAME JSON\". Speeds go to stderr\n"
-             "when that is a terminal. Ctrl-C stops the answer (status 130); a second one, lily.\n"
-             "A prompt that begins with a dash comes after \"--\".\n"
+             "The answer goes to stdout as it is generated. On a terminal the thinking is\n"
+             "shown dimmed before it and control characters are made visible; into a pipe go\n"
+             "the answer's text alone and each tool call as a line \"NAME JSON\". Speeds go to\n"
+             "stderr when that is a terminal. Ctrl-C stops the answer (status 130); a second\n"
+             "one, lily. A prompt that begins with a dash comes after \"--\".\n"
              "With --json: {text, reasoning, tool_calls, ids, finish, usage, timings}.",
     .uses = {{&group, 0},
              {&opts_sampling, offsetof(struct run_args, sampling)},

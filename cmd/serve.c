@@ -268,10 +268,10 @@ const struct command cmd_serve = {
     .usage = "",
     .summary = "serve the model over HTTP, as OpenAI and Anthropic do",
     .about = "Serves the model on http://ADDRESS:PORT: /v1/chat/completions, /v1/completions,\n"
-             "/v1/responses, /v1/models, /v1/messages, /health, /metrics and more (docs/api.md);\n"
-             "the address itself, opened in a browser, is a page to chat (docs/page.md).\n"
-             "Several answers are made at once. SIGTERM and SIGINT let open answers end, a\n"
-             "second one ends the program. Exit status 1 when the engine fails.",
+             "/v1/responses, /v1/models, /v1/messages, /health, /metrics and more\n"
+             "(docs/api.md); the address itself, opened in a browser, is a page to chat\n"
+             "(docs/page.md). Several answers are made at once. SIGTERM and SIGINT let open\n"
+             "answers end, a second one ends the program. Exit status 1 when the engine fails.",
     .uses = {{&network, 0},
              {&engine, 0},
              {&replies, 0},

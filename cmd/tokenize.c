@@ -100,7 +100,8 @@ const struct command cmd_tokenize = {
     .usage = "[TEXT]",
     .summary = "show the tokens of a text",
     .about = "Shows the token ids of TEXT, or of stdin, one a line with its text.\n"
-             "User text never becomes a special token; --special shows what a template would get.\n"
+             "User text never becomes a special token; --special shows what a template would\n"
+             "get.\n"
              "With --json: {ids, tokens}.",
     .uses = {{&opts_dir, offsetof(struct tokenize_args, model)}, {&group, 0}, {&opts_json, offsetof(struct tokenize_args, common)}},
     .max_args = 1,
