@@ -5,8 +5,9 @@ set -e
 usage() {
     cat <<'END'
 usage: ./check.sh
-Installs what the tests need (Debian, Ubuntu), builds lily and runs its tests. After it `make check T=WORD` runs only
-those whose path has WORD.
+Installs the packages that the tests need (Debian, Ubuntu; with apt, through sudo
+only where you are not root), builds lily and runs its tests: about 6 minutes on
+two cores. After it `make check T=WORD` runs only those whose path has WORD.
 END
 }
 case ${1-} in
