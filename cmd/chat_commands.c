@@ -202,7 +202,8 @@ lily_status chat_command(struct chat *c, const char *line, struct lily_err *err)
     }
     const char *near = nearest_name(name, names, n);
     err_set(err, LILY_ERR_USAGE, "unknown command /%s", name);
-    if (near) err_hint(err, "did you mean /%s?", near);
+    if (command_takes(&cmd_chat, name)) err_hint(err, "--%s is an option: it is given when the chat is started (lily help chat)", name);
+    else if (near) err_hint(err, "did you mean /%s?", near);
     else err_hint(err, "/help lists the commands; a message that begins with a slash is written with two");
     return LILY_ERR_USAGE;
 }

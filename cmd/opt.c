@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/file.h"
 #include "base/size.h"
@@ -49,11 +50,26 @@ static void flatten(const struct command *c, struct flat *f)
         }
 }
 
+/* Hints at the count in a text that ends in a unit of bytes: 4K of 4KB, 4KiB. */
+static void hint_count(const struct opt *o, const char *text, struct lily_err *err)
+{
+    char count[32];
+    long long v;
+    size_t n = strlen(text);
+    if (n < 2 || n >= sizeof count || strcasecmp(text + n - 1, "B") != 0) return;
+    n -= n > 2 && strcasecmp(text + n - 2, "iB") == 0 ? 2 : 1;
+    snprintf(count, sizeof count, "%.*s", (int)n, text);
+    if (count_parse(count, &v)) err_hint(err, "--%s is a count, not bytes: write %s", o->name, count);
+}
+
 static lily_status parse_int(const struct opt *o, const char *text, int *out, struct lily_err *err)
 {
     long long v;
-    if (!count_parse(text, &v) || (double)v < o->lo || (double)v > o->hi)
-        LILY_FAIL(err, LILY_ERR_USAGE, "\"%.60s\" is no whole number from %.0f to %.0f", text, o->lo, o->hi);
+    if (!count_parse(text, &v) || (double)v < o->lo || (double)v > o->hi) {
+        err_set(err, LILY_ERR_USAGE, "\"%.60s\" is no whole number from %.0f to %.0f", text, o->lo, o->hi);
+        hint_count(o, text, err);
+        return LILY_ERR_USAGE;
+    }
     *out = (int)v;
     return LILY_OK;
 }

@@ -85,6 +85,7 @@ struct json *opts_json_of(const struct command *c);
 
 /* Hints at what was meant by an option that the command does not have: a name without dashes, or a letter. */
 void opts_hint(const struct command *c, const char *name, struct lily_err *err);
+bool command_takes(const struct command *c, const char *name); /* whether --NAME is one of its options */
 
 /* The one of n names that is nearest to word, or NULL if none is near. */
 const char *nearest_name(const char *word, const char *const *names, int n);

@@ -40,10 +40,10 @@ const char *nearest_name(const char *word, const char *const *names, int n)
             best = names[i];
         }
     }
-    return best_distance <= (len < 4 ? 1 : len < 8 ? 2 : 3) ? best : NULL;
+    return best_distance <= (len < 5 ? 1 : len < 8 ? 2 : 3) ? best : NULL; /* less than half of the word */
 }
 
-static bool has_option(const struct command *c, const char *name)
+bool command_takes(const struct command *c, const char *name)
 {
     for (int g = 0; g < MAX_GROUPS && c->uses[g].group; g++)
         for (int i = 0; i < c->uses[g].group->n; i++)
@@ -68,7 +68,7 @@ static bool hint_elsewhere(const struct command *c, const char *name, struct lil
     struct buf list = {0};
     int n = 0;
     for (int i = 0; commands[i]; i++)
-        if (has_option(commands[i], name) && ++n <= MAX_NAMED) buf_printf(&list, "%slily %s", n > 1 ? ", " : "", commands[i]->name);
+        if (command_takes(commands[i], name) && ++n <= MAX_NAMED) buf_printf(&list, "%slily %s", n > 1 ? ", " : "", commands[i]->name);
     if (n && c == &cmd_serve && of_requests(name)) err_hint(err, "requests say that, each for its own answer (docs/api.md)");
     else if (n) err_hint(err, "--%s is an option of %s%s", name, buf_str(&list), n > MAX_NAMED ? " and more" : "");
     buf_free(&list);
@@ -88,7 +88,7 @@ void opts_hint(const struct command *c, const char *name, struct lily_err *err)
 {
     const struct foreign *foreign = foreign_option(name);
     const char *own = foreign ? foreign->own : NULL;
-    if (own && !has_option(c, own) && hint_elsewhere(c, own, err)) return;
+    if (own && !command_takes(c, own) && hint_elsewhere(c, own, err)) return;
     if (!own && hint_elsewhere(c, name, err)) return;
     if (foreign && !own) {
         err_hint(err, "%s", foreign->advice);

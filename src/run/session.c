@@ -211,7 +211,9 @@ lily_status session_sync(struct session *s, const struct sync_request *r, struct
     if (r->n < 1) LILY_FAIL(err, LILY_ERR_USAGE, "an empty prompt: at least one token is needed");
     if (r->n > s->ctx) {
         err_set(err, LILY_ERR_LIMIT, "the prompt has %d tokens, the context holds %d", r->n, s->ctx);
-        err_hint(err, "shorten the prompt or raise --ctx");
+        const int most = model_shape(s->model)->max_positions;
+        if (r->n > most) err_hint(err, "shorten the prompt: the model's own limit is %d tokens", most);
+        else err_hint(err, "shorten the prompt or raise --ctx");
         return LILY_ERR_LIMIT;
     }
     LILY_TRY(check_ids(s, r->ids, r->n, err));

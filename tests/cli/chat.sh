@@ -87,6 +87,10 @@ expect 'unknown command: named' has "$err" 'unknown command /stast'
 expect 'unknown command: nearest' has "$err" 'did you mean /stats?'
 expect 'the chat goes on' is "$out" "$first"
 expect 'the status tells' is "$rc" 2
+chat '/temp 0.5\n'
+expect 'an option of the command line: where it belongs' has "$err" '--temp is an option: it is given when the chat is started'
+chat '/tmep\n'
+expect 'a command that is like none: no guess' lacks "$err" 'did you mean'
 chat '/retry\n'
 expect '/retry of nothing' has "$err" 'nothing to answer again'
 mkfifo "$tmp/fifo"

@@ -119,6 +119,10 @@ expect 'lengths that do not fit' fails_with 1 'does not fit'
 expect 'lengths that do not fit: the hint' has "$err" 'hint: give shorter --lengths, free'
 run run -m $TINY hi --ctx 64 -s "$(head -c 300 /dev/zero | tr '\0' x)"
 expect 'a prompt past the context' fails_with 1 'context'
+expect 'a prompt past the context: the hint' has "$err" 'hint: shorten the prompt or raise --ctx'
+run -i "$(head -c 70000 /dev/zero | tr '\0' '\n' | sed 's/^/x./')" run -m $TINY --ctx 64
+expect 'a prompt past the model' fails_with 1 'the context holds 64'
+expect 'a prompt past the model: no --ctx helps' has "$err" "hint: shorten the prompt: the model's own limit is 32768 tokens"
 run -i '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]}' run -m $TINY --messages -
 expect 'an image' fails_with 1 'messages[0].content[0]'
 

@@ -23,7 +23,7 @@ for c in $commands; do
     cp "$tmp/out" "$tmp/help"
     expect "help $c" is "$rc" 0
     expect "help $c: usage" has "$out" "Usage: lily $c"
-    expect "help $c: no line is wider than 90" test "$(awk 'length($0) > 90' "$tmp/help" | wc -l)" -eq 0
+    expect "help $c: no line is wider than 80" test "$(awk 'length($0) > 80' "$tmp/help" | wc -l)" -eq 0
     run "$c" --help
     expect "$c --help is the same" cmp -s "$tmp/out" "$tmp/help"
     run "$c" -h
@@ -59,6 +59,8 @@ else
     skip 'help --json' 'no python3' 6
 fi
 
+out=$(./check.sh --help)
+expect 'check.sh --help: what it installs and how long it takes' has "$out" minutes
 run rnu hi
 expect 'unknown command' fails_with 2 'unknown command "rnu"'
 expect 'unknown command: nearest' has "$err" 'hint: did you mean lily run?'
@@ -71,6 +73,12 @@ expect 'help of an unknown command' fails_with 2 'unknown command "nothing"'
 run run hi --tmep 0
 expect 'unknown option' fails_with 2 'run: unknown option --tmep'
 expect 'unknown option: nearest' has "$err" 'hint: did you mean --temp?'
+run run hi --ctx 4KB
+expect 'a count of bytes: what is meant' has "$err" 'hint: --ctx is a count, not bytes: write 4K'
+run run hi --ctx 4000iB
+expect 'a count of bytes without a letter' has "$err" 'write 4000'
+run run hi --ctx B
+expect 'no count at all: no such hint' lacks "$err" 'not bytes'
 run run hi --temperature 0
 expect 'unknown option: one that goes on' has "$err" 'hint: did you mean --temp?'
 # hints OPTION COMMAND HINT: an option of other programs is refused, and the hint leads to ours.
