@@ -248,7 +248,7 @@ static lily_status measure(const struct bench_args *a, struct bench_report *r, s
 
 static lily_status run_source(struct bench_args *a, const struct source *s, const struct peers *peers, struct lily_err *err)
 {
-    struct bench_report report = {.peers = peers, .model_name = s->name.data};
+    struct bench_report report = {.peers = peers, .model_name = s->name.data, .steps = a->common.verbose};
     double start = clock_ms();
     lily_status st = open_model(a, s, &report.model, err);
     if (st == LILY_OK) {
@@ -301,6 +301,14 @@ static const struct opt options[] = {
 };
 static const struct opt_group group = {"Benchmark", options, (int)(sizeof options / sizeof options[0])};
 
+static const struct opt output_options[] = {
+    {"json", 0, NULL, "print one JSON value on stdout", OPT_ON, offsetof(struct common_args, json), 0, 0, NULL},
+    {"verbose", 'v', NULL, "below the table, where the time of each row went: milliseconds a token of each step (JSON always has them)",
+     OPT_ON, offsetof(struct common_args, verbose), 0, 0, NULL},
+    {"help", 'h', NULL, "show this help", OPT_ON, offsetof(struct common_args, help), 0, 0, NULL},
+};
+static const struct opt_group output_group = {"Output", output_options, 3};
+
 const struct command cmd_bench = {
     .name = "bench",
     .usage = "",
@@ -316,7 +324,7 @@ const struct command cmd_bench = {
              "others use the machine, or the machine is slow by itself; the note says which.\n"
              "With --json: {manifest, machine, model, rows: [{phase, context, tokens, tok_s,\n"
              "spread, gb_s, floor_tok_s, share, final, note, ...}]}.",
-    .uses = {{&group, 0}, {&opts_model, offsetof(struct bench_args, model)}, {&opts_json, offsetof(struct bench_args, common)}},
+    .uses = {{&group, 0}, {&opts_model, offsetof(struct bench_args, model)}, {&output_group, offsetof(struct bench_args, common)}},
     .args_size = sizeof(struct bench_args),
     .init = init,
     .run = run_bench,

@@ -35,6 +35,7 @@ struct bench_report {
     const char *model_name; /* folder, or "synthetic 35b, seed 1" */
     double load_ms;
     size_t resident;     /* bytes, after loading */
+    bool steps;          /* the table ends with where the time went */
     char date[32];       /* ISO 8601, UTC */
     char binary[65];     /* SHA-256 of the program */
     char cpu[128];

@@ -191,7 +191,7 @@ void report_table(const struct bench_report *r, struct buf *out)
         buf_printf(out, "  %s\n", row->note);
     }
     buf_addz(out, "\n? not final: see the note.  * decode only, over a cache filled from a seed.\n");
-    add_steps(r->result, out);
+    if (r->steps) add_steps(r->result, out);
 }
 
 void report_markdown(const struct bench_report *r, struct buf *out)

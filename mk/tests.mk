@@ -54,7 +54,7 @@ check: $(BUILD)/lily $(BUILD)/liblily.a $(filter $(BUILD)/%,$(CHECK))
 PARTS := $(addprefix check-,unit kernels golden state fault fuzz api cli skills)
 $(PARTS): check-%:; @$(MAKE) check PART=tests/$*/
 #: make bench          speed of the 35B model with random weights (BENCH: other options of lily bench); 22 GB, some minutes
-BENCH ?= --synthetic 35b --lengths 128,512 --peers bench/peers.json
+BENCH ?= --synthetic 35b --lengths 128,512 -v --peers bench/peers.json
 bench: $(BUILD)/lily; $(BUILD)/lily bench $(BENCH)
 #: make bench-kernels  speed of the kernels of every tier
 bench-kernels: $(KERNELS)

@@ -5,7 +5,7 @@ cat >"$tmp/peers.json" <<'END'
 {"peers": [{"name": "other <engine>", "device": "cpu", "rows": [{"phase": "prefill", "context": 16, "tok_s": 50.5},
   {"phase": "decode", "context": 16, "tok_s": 7}]}, {"name": "elsewhere", "device": "cuda", "rows": []}]}
 END
-run bench --synthetic tiny --lengths 16,128 --steps 2 --fill 100 --peers "$tmp/peers.json" --csv "$tmp/b.csv" --markdown "$tmp/b.md" \
+run bench --synthetic tiny --lengths 16,128 --steps 2 --fill 100 -v --peers "$tmp/peers.json" --csv "$tmp/b.csv" --markdown "$tmp/b.md" \
     --svg "$tmp/b.svg"
 expect 'bench succeeds' is "$rc" 0
 expect 'the table has both phases' test "$(printf '%s\n' "$out" | grep -cE '^(prefill|decode) +[0-9]+[ *] ')" -eq 3
@@ -23,10 +23,14 @@ if [ "$have_python" ]; then
     expect 'bench --json' json 'set(v) == {"manifest","machine","model","rows"} and len(v["rows"]) == 1'
     expect 'bench --json: a row' json '{"phase","context","tokens","tok_s","spread","gb_s","floor_tok_s","share","final","note"} <= set(v["rows"][0]) and v["rows"][0]["phase"] == "decode" and v["rows"][0]["final"] is False'
     expect 'bench --json: manifest' json 'len(v["manifest"]["binary_sha256"]) == 64 and len(v["manifest"]["model_key"]) == 64'
+    expect 'bench --json: the steps, also without -v' json '{"experts"} <= set(v["rows"][0]["step_ms"])'
+    run bench --synthetic tiny --lengths 16 --steps 1 --quick
+    expect 'without -v the table ends with its marks' lacks "$out" 'ms a token'
+    expect 'and it is there' has "$out" '? not final'
     run bench --synthetic tiny --lengths 16 --steps 1 --quick --json --peers bench/peers.json
     expect 'the peers file of the tree is read' json '"llama.cpp Q4_0" in v["rows"][0]["peers"]'
 else
-    skip 'JSON and XML' 'no python3' 6
+    skip 'JSON and XML' 'no python3' 9
 fi
 run bench --synthetic tiny --lengths 12,x
 expect 'no number in the list' fails_with 2 'is no list of lengths'
