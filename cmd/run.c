@@ -148,12 +148,20 @@ static void say_if_cut(const struct answer *r, bool report)
 
 enum { CACHED_STATES = 8 }; /* of a prompt, in memory and in --prompt-cache's file */
 
+/* Stopped: an answer that has begun shows that by itself. */
+static lily_status stopped(const struct answer *r, struct lily_err *err)
+{
+    const int read = r->read.reused + r->read.computed;
+    if (read < r->prompt_tokens) err_set(err, LILY_ERR_CANCELLED, "reading was stopped at %d of %d tokens", read, r->prompt_tokens);
+    return LILY_ERR_CANCELLED;
+}
+
 /* The session, with the states of --prompt-cache. */
 static lily_status open_session(const struct run_args *a, struct bundle *b, struct session **out, struct lily_err *err)
 {
     int states = a->prompt_cache ? CACHED_STATES : 0;
     LILY_TRY(model_weights(&a->model, states, b, err));
-    struct session_options so = {.ctx = model_plan(b->model)->ctx, .max_borders = states};
+    struct session_options so = {.ctx = model_plan(b->model)->ctx, .max_borders = states, .takes_up = true}; /* so that a stop counts what was read */
     LILY_TRY(session_new(b->model, &so, out, err));
     lily_status st = a->prompt_cache ? prompt_file_load(a->prompt_cache, b->model, *out, err) : LILY_OK;
     if (st != LILY_OK) session_free(*out);
@@ -196,7 +204,7 @@ static lily_status answer_prompt(const struct run_args *a, struct bundle *b, con
         if (report) show_report(&answer);
         if (!a->common.json) say_if_cut(&answer, report);
         save_states(a, b, session, &answer);
-        if (answer.finish == FINISH_CANCELLED && screen_alive()) st = LILY_ERR_CANCELLED;
+        if (answer.finish == FINISH_CANCELLED && screen_alive()) st = stopped(&answer, err);
         if (a->common.json) err_clear(err); /* the answer says it; a second value would follow it */
         answer_free(&answer);
     }

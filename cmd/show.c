@@ -92,7 +92,10 @@ struct json *show_timings(const struct answer *a, double load_ms)
 void show_report(const struct answer *a)
 {
     bool dim = isatty(STDERR_FILENO) && env_color();
-    fprintf(stderr, "%s%s read", dim ? "\033[2m" : "", COUNT_TEXT(a->prompt_tokens, "token"));
+    const int read = a->read.reused + a->read.computed;
+    fputs(dim ? "\033[2m" : "", stderr);
+    if (read < a->prompt_tokens) fprintf(stderr, "%d of ", read);
+    fprintf(stderr, "%s read", COUNT_TEXT(a->prompt_tokens, "token"));
     if (a->read.reused) fprintf(stderr, " (%d cached)", a->read.reused);
     if (a->read.computed) fprintf(stderr, ", %.1f tok/s", answer_prefill_speed(a));
     fprintf(stderr, "; %zu written", a->ids.n);

@@ -92,6 +92,7 @@ static lily_status read_prompt(const struct answer_job *job, struct answer *out,
     out->prefill_ms = clock_ms() - start;
     out->prompt_tokens = r.n;
     *cancelled = st == LILY_ERR_CANCELLED;
+    if (*cancelled) err_clear(err); /* the answer says it */
     return *cancelled ? LILY_OK : st;
 }
 

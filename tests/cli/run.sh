@@ -143,6 +143,15 @@ if [ -n "$have_python" ]; then
     stop "$tmp/now"
     expect 'Ctrl-C while a prompt is read: status' is "$rc" 130
     expect 'Ctrl-C while a prompt is read: one value' json 'v["finish"] == "cancelled" and v["ids"] == []'
+    # The bar is what says that the reading has begun.
+    printf 'wait reading [\nsend \\x03\n' >"$tmp/steps"
+    TERM=xterm term "$LILY" run -m $TINY --ctx 30000 --no-think -s "$(python3 -c 'print("fox lamp river stone " * 800)')" hi
+    expect 'Ctrl-C while a prompt is read, typed: status' is "$rc" 130
+    expect 'what was read of it is told' python3 -c 'import re,sys
+out = open(sys.argv[1], newline="").read()
+n, total = map(int, re.search(r"lily: reading was stopped at (\d+) of (\d+) tokens", out).groups())
+told = re.search(r"(\d+) of (\d+) tokens read.*; 0 written", out)
+assert n < total and (n, total) == tuple(map(int, told.groups())) and "inside token" not in out, out' "$tmp/out"
     mkfifo "$tmp/fifo"
     sleep 60 >"$tmp/fifo" &
     writer=$!
@@ -166,7 +175,7 @@ if [ -n "$have_python" ]; then
     expect 'a closed pipe: status' is "$rc" 0
     expect 'a closed pipe: silent' is "$err" ''
 else
-    skip 'shapes, bias, terminal, Ctrl-C' 'no python3' 35
+    skip 'shapes, bias, terminal, Ctrl-C' 'no python3' 37
 fi
 if [ -w /dev/full ]; then
     "$LILY" run -m $TINY --ctx 2048 hi -n 50 --no-think --temp 0 >/dev/full 2>"$tmp/err"
