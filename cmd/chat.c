@@ -60,10 +60,11 @@ static void count(struct chat *c)
 static void say_unread(const struct chat *c, const struct answer *a)
 {
     int read = a->read.reused + a->read.computed;
-    if (c->terminal) fprintf(stderr, "(reading was stopped at %d of %d tokens; the same message goes on from there)\n\n", read, a->prompt_tokens);
+    if (c->terminal) fprintf(stderr, "(reading was stopped at %d of %d tokens; /retry goes on from there)\n\n", read, a->prompt_tokens);
 }
 
-lily_status chat_answer(struct chat *c, struct lily_err *err)
+/* Answers the last user message of the conversation and adds the answer to it. *unread: the reading was stopped, nothing was added. */
+static lily_status answer_last(struct chat *c, bool *unread, struct lily_err *err)
 {
     struct template_options opt = {.no_thinking = !c->think, .system_reminders = true};
     struct json *messages = talk_messages(&c->talk);
@@ -73,7 +74,6 @@ lily_status chat_answer(struct chat *c, struct lily_err *err)
     lily_status st = prompt_render(&c->bundle, messages, NULL, &opt, &prompt, err);
     json_free(messages);
     LILY_TRY(st);
-    c->unread = false;
     st = sampling_params(&c->args->sampling, &c->bundle.config, c->bundle.n_tokens, &params, err);
     params.seed += c->answers;
     const struct sampling_args *sampling = &c->args->sampling;
@@ -88,8 +88,8 @@ lily_status chat_answer(struct chat *c, struct lily_err *err)
     if (st == LILY_OK) st = show_answer(&job, &c->screen, report, &answer, err);
     prompt_free(&prompt);
     LILY_TRY(st);
-    c->unread = answer.finish == FINISH_CANCELLED && !answer.ids.n;
-    if (c->unread) {
+    *unread = answer.finish == FINISH_CANCELLED && !answer.ids.n;
+    if (*unread) {
         say_unread(c, &answer);
         answer_free(&answer);
         return LILY_OK;
@@ -106,6 +106,22 @@ lily_status chat_answer(struct chat *c, struct lily_err *err)
     return LILY_OK;
 }
 
+void chat_forget_stopped(struct chat *c)
+{
+    json_free(c->stopped);
+    c->stopped = NULL;
+}
+
+lily_status chat_send(struct chat *c, struct json *moved, struct lily_err *err)
+{
+    bool unread = false;
+    chat_forget_stopped(c);
+    talk_add(&c->talk, moved);
+    lily_status st = answer_last(c, &unread, err);
+    if (st != LILY_OK || unread) c->stopped = talk_take_last(&c->talk); /* without an answer it would block, or blur, all that follow */
+    return st;
+}
+
 static lily_status take_message(struct chat *c, const struct buf *text, struct lily_err *err)
 {
     const char *line = buf_str(text);
@@ -113,9 +129,8 @@ static lily_status take_message(struct chat *c, const struct buf *text, struct l
     if (line[0] == '/' && line[1] != '/') return chat_command(c, line, err);
     LILY_TRY(utf8_check("the message", line, text->len, err));
     size_t skip = line[0] == '/';
-    talk_add(&c->talk, chat_message("user", line + skip, text->len - skip));
-    lily_status st = chat_answer(c, err);
-    if (st != LILY_OK || c->unread) talk_drop_exchange(&c->talk); /* a message without an answer would block, or blur, all that follow */
+    lily_status st = chat_send(c, chat_message("user", line + skip, text->len - skip), err);
+    if (st != LILY_OK) chat_forget_stopped(c); /* what fails would fail again */
     return st;
 }
 
@@ -203,6 +218,7 @@ static lily_status run_chat(void *args, int n, char **words, struct lily_err *er
     if (c.have_last) answer_free(&c.last);
     session_free(c.session);
     talk_free(&c.talk);
+    chat_forget_stopped(&c);
     bundle_close(&c.bundle);
     sampling_args_free(&a->sampling);
     return st;
@@ -231,7 +247,7 @@ const struct command cmd_chat = {
     .summary = "talk in the terminal",
     .about = "Talks with the model: a line is a message, a line that begins with a slash is a\n"
              "command; /help lists them. Ctrl-C stops an answer, or the reading before it:\n"
-             "that goes on when the same message comes again. Ctrl-D ends the chat. Earlier\n"
+             "/retry, or the same message, goes on with that. Ctrl-D ends the chat. Earlier\n"
              "turns are not read again; /stats shows how much was. Without a terminal on stdin\n"
              "each line of it is a message, and stdout gets the answers.",
     .uses = {{&group, 0},

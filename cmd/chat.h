@@ -30,13 +30,14 @@ struct chat {
     bool think;
     bool terminal;              /* a person types */
     bool quit;
-    bool unread;                /* the last message was not answered, as its reading was stopped */
+    struct json *stopped;       /* owned; the message whose reading was stopped, outside the conversation; NULL: none */
     uint64_t answers;           /* so far; each gets its own seed */
     long read, cached, written; /* tokens over the whole chat */
 };
 
-/* Answers the last user message of the conversation and adds the answer to it. Sets `unread`: then nothing was added. */
-lily_status chat_answer(struct chat *c, struct lily_err *err);
+/* Adds a user message to the conversation and answers it. When its reading is stopped, or fails, it goes to `stopped`. */
+lily_status chat_send(struct chat *c, struct json *moved, struct lily_err *err);
+void chat_forget_stopped(struct chat *c);
 
 /* Shows, on a terminal, the last messages of a conversation that was loaded or gone back to: one sees where one is. */
 void chat_show_place(struct chat *c);

@@ -83,6 +83,7 @@ static lily_status load(struct chat *c, const char *arg, struct lily_err *err)
 {
     LILY_TRY(need_file(arg, "load", err));
     LILY_TRY(talk_load(&c->talk, arg, err));
+    chat_forget_stopped(c);
     if (talk_branch(&c->talk)->n == 0) say(c, "There are no messages in it.");
     else chat_show_place(c);
     return LILY_OK;
@@ -91,13 +92,20 @@ static lily_status load(struct chat *c, const char *arg, struct lily_err *err)
 static lily_status retry(struct chat *c, const char *arg, struct lily_err *err)
 {
     (void)arg;
-    if (!talk_drop_answer(&c->talk)) LILY_FAIL(err, LILY_ERR_USAGE, "there is nothing to answer again");
-    return chat_answer(c, err);
+    struct json *message = c->stopped;
+    c->stopped = NULL;
+    if (!message && !talk_drop_answer(&c->talk)) LILY_FAIL(err, LILY_ERR_USAGE, "there is nothing to answer again");
+    return chat_send(c, message ? message : talk_take_last(&c->talk), err);
 }
 
 static lily_status undo(struct chat *c, const char *arg, struct lily_err *err)
 {
     (void)arg;
+    if (c->stopped) {
+        chat_forget_stopped(c);
+        say(c, "The message whose reading was stopped is gone.");
+        return LILY_OK;
+    }
     if (!talk_drop_exchange(&c->talk)) LILY_FAIL(err, LILY_ERR_USAGE, "there is nothing to take back");
     say(c, "The last message and its answer are gone.");
     return LILY_OK;
@@ -108,6 +116,7 @@ static lily_status branch(struct chat *c, const char *arg, struct lily_err *err)
     bool made = false;
     if (*arg) {
         LILY_TRY(talk_go(&c->talk, arg, &made, err));
+        if (!made) chat_forget_stopped(c); /* it was said elsewhere */
         if (made) say(c, "A new branch, from here; /branch lists them, /branch main goes back.");
         else if (talk_branch(&c->talk)->n == 0) say(c, "There are no messages here yet.");
         else chat_show_place(c);
@@ -161,8 +170,8 @@ static lily_status help(struct chat *c, const char *arg, struct lily_err *err)
     for (int i = 0; i < n; i++) printf("  /%s %-*s %s\n", table[i].name, 16 - (int)strlen(table[i].name), table[i].arg, table[i].help);
     puts("A backslash at the end of a line goes on in the next; pasted lines stay one\n"
          "message. A message that begins with a slash is written with two. Ctrl-C stops an\n"
-         "answer, or the reading before it: the same message goes on from there. Ctrl-D ends\n"
-         "the chat.");
+         "answer, or the reading before it: /retry, or the same message, goes on from\n"
+         "there. Ctrl-D ends the chat.");
     return LILY_OK;
 }
 
@@ -172,7 +181,7 @@ static const struct slash *slashes(int *n)
         {"think", "", "think before answering", set_think},
         {"nothink", "", "answer at once", set_no_think},
         {"system", "TEXT", "set the system prompt; without TEXT there is none", set_system},
-        {"retry", "", "answer the last message again", retry},
+        {"retry", "", "answer the last message again, or go on with a stopped one", retry},
         {"undo", "", "take back the last message and its answer", undo},
         {"branch", "[NAME|N]", "go on in a copy; go to branch NAME or N; list them", branch},
         {"save", "FILE", "write the conversation as JSON", save},

@@ -110,6 +110,12 @@ bool talk_drop_exchange(struct talk *t)
     return at >= 0;
 }
 
+struct json *talk_take_last(struct talk *t)
+{
+    struct branch *b = talk_branch(t);
+    return b->messages[--b->n];
+}
+
 int talk_user_turns(struct talk *t)
 {
     const struct branch *b = talk_branch(t);

@@ -31,6 +31,7 @@ void talk_set_system(struct talk *t, const char *text);
 /* Drops what follows the last user message, and with it the message. False when there is none. */
 bool talk_drop_answer(struct talk *t);
 bool talk_drop_exchange(struct talk *t);
+struct json *talk_take_last(struct talk *t); /* moved out of the conversation, which has messages */
 int talk_user_turns(struct talk *t);
 
 /* A new array with views of the current messages; released before they change. */

@@ -238,6 +238,45 @@ send \x04' -n 3 -s "$words"
     expect 'the message is there once' python3 -c 'import json,sys
 assert [m["role"] for m in json.load(open(sys.argv[1]))["messages"]] == ["system", "user", "assistant"]' "$tmp/again.json"
     expect 'a stopped reading is no answer' has "$out" 'whole chat   1 answer:'
+    cp "$tmp/out" "$tmp/bars"
+    term 'wait > 
+send first\r
+wait xxx
+wait > 
+send '"$words"'\r
+wait reading [
+send \x03
+wait /retry goes on from there
+wait > 
+send /retry\r
+wait xxx
+wait > 
+send /save '"$tmp"'/retried.json\r
+wait Saved
+send \x04' -n 3
+    expect '/retry after a stopped reading' is "$rc" 0
+    expect '/retry sends the stopped message' python3 -c 'import json,sys
+m = json.load(open(sys.argv[1]))["messages"]
+assert [x["role"] for x in m] == ["user", "assistant"] * 2 and m[0]["content"] == "first" and len(m[2]["content"]) > 10000' "$tmp/retried.json"
+    term 'wait > 
+send first\r
+wait xxx
+wait > 
+send '"$words"'\r
+wait reading [
+send \x03
+wait reading was stopped at
+wait > 
+send /undo\r
+wait reading was stopped is gone
+wait > 
+send /branch\r
+wait 2 messages
+send /undo\r
+wait its answer are gone
+send \x04' -n 3
+    expect '/undo after a stopped reading takes that message' is "$rc" 0
+    cp "$tmp/bars" "$tmp/out"
     expect 'the bar is wiped' python3 -c 'import re,sys
 before = open(sys.argv[1], newline="").read().split("(reading was stopped")[0]
 assert before.rstrip("\0").endswith("\r\033[K"), before[-200:]' "$tmp/out"
@@ -285,6 +324,6 @@ wait >
 send \x04' -n 3 --no-history
     expect '--no-history' test ! -e "$tmp/state/lily/chat_history"
 else
-    skip 'a terminal, the saved body' 'no python3' 25
+    skip 'a terminal, the saved body' 'no python3' 28
 fi
 summary
