@@ -247,9 +247,10 @@ const struct command cmd_chat = {
     .summary = "talk in the terminal",
     .about = "Talks with the model: a line is a message, a line that begins with a slash is a\n"
              "command; /help lists them. Ctrl-C stops an answer, or the reading before it:\n"
-             "/retry, or the same message, goes on with that. Ctrl-D ends the chat. Earlier\n"
-             "turns are not read again; /stats shows how much was. Without a terminal on stdin\n"
-             "each line of it is a message, and stdout gets the answers.",
+             "/retry, or the same message, goes on with that. On a terminal no Ctrl-C ends\n"
+             "the chat, Ctrl-D does. Earlier turns are not read again; /stats shows how much\n"
+             "was. Without a terminal on stdin each line of it is a message, and stdout gets\n"
+             "the answers.",
     .uses = {{&group, 0},
              {&opts_sampling, offsetof(struct chat_args, sampling)},
              {&opts_model, offsetof(struct chat_args, model)},

@@ -171,7 +171,7 @@ static lily_status help(struct chat *c, const char *arg, struct lily_err *err)
     puts("A backslash at the end of a line goes on in the next; pasted lines stay one\n"
          "message. A message that begins with a slash is written with two. Ctrl-C stops an\n"
          "answer, or the reading before it: /retry, or the same message, goes on from\n"
-         "there. Ctrl-D ends the chat.");
+         "there. It never ends the chat; Ctrl-D does.");
     return LILY_OK;
 }
 

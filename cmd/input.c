@@ -157,13 +157,7 @@ static void open_editor(struct input *in)
 
 static void close_editor(struct input *in)
 {
-    HistEvent ev;
     if (!in->edit) return;
-    if (in->history && *in->history_path) {
-        int fd = open(in->history_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600); /* before libedit makes it with another mode */
-        if (fd >= 0 && fchmod(fd, 0600) == 0) history(in->history, &ev, H_SAVE, in->history_path);
-        if (fd >= 0) close(fd);
-    }
     if (in->history) history_end(in->history);
     el_set(in->edit, EL_EDITMODE, 0); /* so that el_end leaves the terminal alone: it would throw away what is typed ahead */
     el_end(in->edit);
@@ -224,11 +218,17 @@ static const char *read_line(struct input *in, size_t *n)
     return got > 0 ? in->line : NULL;
 }
 
+/* Writes the history, too: whatever ends the chat, it is there. */
 static void remember(struct input *in, const struct buf *message)
 {
 #ifdef HAVE_LIBEDIT
     HistEvent ev;
-    if (in->history && message->len && message->len < 1 << 16) history(in->history, &ev, H_ENTER, buf_str(message));
+    if (!in->history || !message->len || message->len >= 1 << 16) return;
+    history(in->history, &ev, H_ENTER, buf_str(message));
+    if (!*in->history_path) return;
+    int fd = open(in->history_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600); /* before libedit makes it with another mode */
+    if (fd >= 0 && fchmod(fd, 0600) == 0) history(in->history, &ev, H_SAVE, in->history_path);
+    if (fd >= 0) close(fd);
 #else
     (void)in;
     (void)message;
@@ -261,7 +261,7 @@ enum input_event input_read(struct input *in, struct buf *out)
         if (out->len > MAX_MESSAGE || !(backslash || paste)) break;
         buf_addc(out, '\n');
     }
-    if (in->terminal) interrupt_mode(INTERRUPT_STOPS_ANSWER); /* from here on, so that no Ctrl-C falls between */
+    if (in->terminal) interrupt_mode(INTERRUPT_ONLY_STOPS); /* from here on, so that no Ctrl-C falls between */
     if (event == INPUT_MESSAGE) remember(in, out);
     return event;
 }

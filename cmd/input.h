@@ -3,7 +3,7 @@
  * lines, Ctrl-C. When stdin is no terminal, lines are read as they are.
  *
  * A message goes on over a line that ends in a backslash, and, on a terminal, over lines that arrive at once (pasted text).
- * Thread: the main one; one input at a time. Owned: input_close, which also writes the history.
+ * Thread: the main one; one input at a time. Owned: input_close. The history is written after each message.
  */
 #ifndef LILY_CMD_INPUT_H
 #define LILY_CMD_INPUT_H

@@ -55,6 +55,12 @@ enum interrupt_mode interrupt_mode(enum interrupt_mode mode)
     return last;
 }
 
+enum interrupt_mode interrupt_guard(void)
+{
+    enum interrupt_mode mode = atomic_load(&current);
+    return mode == INTERRUPT_ONLY_STOPS ? mode : interrupt_mode(INTERRUPT_STOPS_ANSWER);
+}
+
 void interrupt_note(void)
 {
     atomic_store(&flag, true);

@@ -47,7 +47,7 @@ lily_status show_answer(struct answer_job *job, struct screen *screen, bool prog
     job->on_text = screen ? on_text : NULL;
     job->on_call = screen ? on_call : NULL;
     job->on_progress = progress ? on_progress : NULL;
-    enum interrupt_mode before = interrupt_mode(INTERRUPT_STOPS_ANSWER);
+    enum interrupt_mode before = interrupt_guard();
     lily_status st = answer_make(job, out, err);
     if (shown.begun) progress_end(&shown.bar);
     if (screen) screen_end(screen);

@@ -288,6 +288,27 @@ signal 15' -n 3 -s "$words"
     expect 'wipes the bar, too' python3 -c 'import sys
 out = open(sys.argv[1], newline="").read().rstrip("\0")
 assert out.endswith("\r\033[K"), out' "$tmp/out"
+    # More of them before the first has stopped anything.
+    for said in 'reading [' xxx; do
+        term 'wait > 
+send hello\r
+wait '"$said"'
+send \x03
+send \x03
+signal 2
+wait stopped
+wait > 
+send /quit\r' -s "$words"
+        expect "Ctrl-C twice after $said: the chat goes on" is "$rc" 0
+    done
+    rm -rf "$tmp/state"
+    term 'wait > 
+send kept\r
+wait xxx
+signal 15' -n 3
+    expect 'a signal that ends it: status' is "$rc" 143
+    expect 'a signal that ends it: the history has the line' grep -q kept "$tmp/state/lily/chat_history"
+    expect 'and belongs to its owner' is "$(stat -c %a "$tmp/state/lily/chat_history")" 600
     # Every key that is typed while the weights are read or an answer is written: editing keys and the end, too.
     term 'send first\r
 wait xxx
@@ -324,6 +345,6 @@ wait >
 send \x04' -n 3 --no-history
     expect '--no-history' test ! -e "$tmp/state/lily/chat_history"
 else
-    skip 'a terminal, the saved body' 'no python3' 28
+    skip 'a terminal, the saved body' 'no python3' 33
 fi
 summary
