@@ -290,6 +290,8 @@ out = open(sys.argv[1], newline="").read().rstrip("\0")
 assert out.endswith("\r\033[K"), out' "$tmp/out"
     # More of them before the first has stopped anything.
     for said in 'reading [' xxx; do
+        system=$words
+        [ "$said" = xxx ] && system='Be brief.'
         term 'wait > 
 send hello\r
 wait '"$said"'
@@ -298,7 +300,7 @@ send \x03
 signal 2
 wait stopped
 wait > 
-send /quit\r' -s "$words"
+send /quit\r' -s "$system"
         expect "Ctrl-C twice after $said: the chat goes on" is "$rc" 0
     done
     rm -rf "$tmp/state"
