@@ -55,11 +55,11 @@ static bool has_layers(const struct reading *r)
     return r->pass.layer < model_shape(r->model)->n_layers;
 }
 
-/* Layers that are as much work for this many rows as all of them are for those of a short piece. */
+/* Layers that are as much work for this many rows as all of them are for a quarter of a short piece's, but at least one. */
 static int slice_layers(const struct reading *r)
 {
-    const int all = model_shape(r->model)->n_layers, n = r->rows.n;
-    return (all * backend_of(r)->limits.short_rows + n - 1) / n;
+    const int layers = model_shape(r->model)->n_layers * backend_of(r)->limits.short_rows / 4 / r->rows.n;
+    return layers < 1 ? 1 : layers;
 }
 
 static void ended(struct reading *r)

@@ -1,6 +1,6 @@
 /*
  * A piece of a prompt, read in slices: between two of them the model does other work. A slice of a long piece ends between layers, after
- * about as much work as a short piece is, or sooner; where pieces cannot be left (CUDA), or are short, a slice is a whole one.
+ * about a quarter of a short piece's work, or sooner; where pieces cannot be left (CUDA), or are short, a slice is a whole one.
  *
  * The sequence of a piece that has not ended is broken: layers have advanced its state in place. reading_give_up makes it whole.
  * Engine thread. In place while a piece is under way.
