@@ -136,7 +136,7 @@ static void collect(struct call *c, struct choice *ch, enum job_record kind, con
 const char *choice_finish(const struct choice *ch)
 {
     bool stopped = ch->result.finish == FINISH_STOP || ch->result.finish == FINISH_STOP_STRING;
-    if (!stopped) return "length"; /* also when the server was told to end */
+    if (!stopped) return "length"; /* also when the server was told to end in the middle */
     return ch->n_calls ? "tool_calls" : "stop";
 }
 
@@ -255,6 +255,17 @@ void call_client_fin(struct call *c)
 
 /* ---- the engine's records ---- */
 
+/* The server was told to end before the first token. */
+static bool is_unmade(const struct choice *ch)
+{
+    return ch->result.finish == FINISH_CANCELLED && !ch->result.completion_tokens;
+}
+
+static void stream_end(struct call *c, int i, struct buf *out)
+{
+    if (c->x && c->streaming && c->endpoint->ops->choice_end) c->endpoint->ops->choice_end(c, i, out);
+}
+
 static void end_choice(struct call *c, int i, const char *data, struct buf *out)
 {
     struct choice *ch = &c->choices[i];
@@ -266,7 +277,7 @@ static void end_choice(struct call *c, int i, const char *data, struct buf *out)
     }
     job_free(ch->job);
     ch->job = NULL;
-    if (c->x && c->streaming && ch->result.status == LILY_OK && c->endpoint->ops->choice_end) c->endpoint->ops->choice_end(c, i, out);
+    if (ch->result.status == LILY_OK && !is_unmade(ch)) stream_end(c, i, out); /* of one that is not made it is told later, if any was */
 }
 
 /* Takes the records of one choice until there are none, or the client has enough to read. */
@@ -293,6 +304,30 @@ static const struct job_result *failure(const struct call *c)
     return NULL;
 }
 
+/* Not one choice has a token, since the server ends: no answer, which must not look like one. */
+static bool nothing_made(const struct call *c)
+{
+    for (int i = 0; i < c->n_choices; i++)
+        if (!is_unmade(&c->choices[i])) return false;
+    return true;
+}
+
+static void reply(struct call *c)
+{
+    if (nothing_made(c)) {
+        struct api_error e;
+        api_error_set(&e, 503, "shutting_down", "", "the server is shutting down");
+        reply_error(c, &e);
+        return;
+    }
+    struct buf out = {0};
+    for (int i = 0; i < c->n_choices; i++)
+        if (is_unmade(&c->choices[i])) stream_end(c, i, &out);
+    if (out.len) http_write(c->x, buf_str(&out), out.len);
+    buf_free(&out);
+    reply_whole(c);
+}
+
 bool call_pump(struct call *c)
 {
     struct buf record = {0}, out = {0};
@@ -314,7 +349,7 @@ bool call_pump(struct call *c)
         if (bad->status != LILY_ERR_MEMORY) e.http = 500;
         reply_error(c, &e);
     }
-    if (c->x && all_ended(c)) reply_whole(c);
+    if (c->x && all_ended(c)) reply(c);
     if (c->x || !all_ended(c)) return false;
     if (!c->status) note(c, 499); /* the client left */
     call_free(c);

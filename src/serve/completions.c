@@ -166,11 +166,12 @@ static void put_logprobs(const struct call *c, struct choice *ch, struct buf *ou
     struct buf list = {0}, tokens = {0}, values = {0}, tops = {0}, offsets = {0};
     struct json *v = NULL;
     size_t at = ch->logprobs_sent;
-    if (c->ask.spec.n_logprobs < 0 || ch->logprobs.len == at) {
+    const char *from = buf_str(&ch->logprobs) + at;
+    if (c->ask.spec.n_logprobs < 0 || (c->streaming && !*from)) {
         buf_addz(out, "null");
         return;
     }
-    buf_printf(&list, "[%s]", ch->logprobs.data + at + (ch->logprobs.data[at] == ','));
+    buf_printf(&list, "[%s]", from + (*from == ','));
     ch->logprobs_sent = ch->logprobs.len;
     if (json_parse(buf_str(&list), list.len, "", &v, NULL) != LILY_OK) v = json_new_array();
     size_t offset = ch->logprob_offset;

@@ -260,6 +260,8 @@ def test_E13():
     assert error_of(srv, "/v1/chat/completions", chat_body(["x"], logprobs=True, top_logprobs=50))["param"] == "top_logprobs"
     none = srv.ok("/v1/chat/completions", chat_body(["x"], thinking=False))
     assert none["choices"][0]["logprobs"] is None
+    empty = srv.ok("/v1/completions", {"prompt": script([]), "logprobs": 2})["choices"][0]
+    assert empty["text"] == "" and empty["logprobs"] == {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
 
 
 def test_missing_fields():

@@ -467,6 +467,22 @@ def test_drain_limit():
     assert s.process.wait(5) == 0 and time.monotonic() - start < 2 * SLOW
 
 
+def test_drain_limit_before_the_first_token():
+    """No token made is no answer: 503, or an error in the stream."""
+    s = Server({}, ["--drain", "0.5", "--parallel", "1"])
+    first = send(s, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 30, "repeat": 3000}], thinking=False, stream=True))
+    read_until(first, b"role")
+    whole = send(s, "/v1/completions", {"prompt": "one", "max_tokens": 5, "logprobs": 2})
+    stream = send(s, "/v1/chat/completions", chat_body(["x"], stream=True))
+    time.sleep(0.3)
+    s.process.send_signal(signal.SIGTERM)
+    data = read_all(whole)
+    assert data.startswith(b"HTTP/1.1 503") and b'"shutting_down"' in data, data
+    data = read_all(stream)
+    assert b'"shutting_down"' in data and b"finish_reason\":\"" not in data, data
+    assert b"server_shutting_down" in read_all(first) and s.process.wait(5) == 0
+
+
 def test_second_signal():
     s = Server({}, ["--drain", "60"])
     stream = send(s, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 30, "repeat": 3000}], stream=True))
