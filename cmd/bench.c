@@ -297,17 +297,11 @@ static const struct opt options[] = {
     {"peers", 0, "FILE", "results of other engines to show beside, as bench/peers.json has them", OPT_TEXT, AT(peers), 0, 0, NULL},
     {"csv", 0, "FILE", "also write a CSV file", OPT_TEXT, AT(csv), 0, 0, NULL},
     {"markdown", 0, "FILE", "also write a Markdown table", OPT_TEXT, AT(markdown), 0, 0, NULL},
+    {"verbose", 'v', NULL, "below the table, where the time of each row went: milliseconds a token of each step (JSON always has them)",
+     OPT_ON, AT(common.verbose), 0, 0, NULL},
     {"svg", 0, "FILE", "also write a plot: lily, the floor, the peers", OPT_TEXT, AT(svg), 0, 0, NULL},
 };
 static const struct opt_group group = {"Benchmark", options, (int)(sizeof options / sizeof options[0])};
-
-static const struct opt output_options[] = {
-    {"json", 0, NULL, "print one JSON value on stdout", OPT_ON, offsetof(struct common_args, json), 0, 0, NULL},
-    {"verbose", 'v', NULL, "below the table, where the time of each row went: milliseconds a token of each step (JSON always has them)",
-     OPT_ON, offsetof(struct common_args, verbose), 0, 0, NULL},
-    {"help", 'h', NULL, "show this help", OPT_ON, offsetof(struct common_args, help), 0, 0, NULL},
-};
-static const struct opt_group output_group = {"Output", output_options, 3};
 
 const struct command cmd_bench = {
     .name = "bench",
@@ -324,7 +318,7 @@ const struct command cmd_bench = {
              "others use the machine, or the machine is slow by itself; the note says which.\n"
              "With --json: {manifest, machine, model, rows: [{phase, context, tokens, tok_s,\n"
              "spread, gb_s, floor_tok_s, share, final, note, ...}]}.",
-    .uses = {{&group, 0}, {&opts_model, offsetof(struct bench_args, model)}, {&output_group, offsetof(struct bench_args, common)}},
+    .uses = {{&group, 0}, {&opts_model, offsetof(struct bench_args, model)}, {&opts_json, offsetof(struct bench_args, common)}},
     .args_size = sizeof(struct bench_args),
     .init = init,
     .run = run_bench,

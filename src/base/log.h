@@ -37,6 +37,6 @@ struct progress {
 void progress_begin(struct progress *p, const char *label, double total, const char *unit);
 void progress_at(struct progress *p, double done);
 void progress_end(struct progress *p); /* wipes the bar */
-void progress_abandon(void);           /* the same for whatever bar is drawn, from a signal handler that ends the process */
+void progress_abandon(void);           /* the same for whatever bar is drawn, from a signal handler */
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * The CPU backend: the object behind struct backend, its workspace, and what its step files share.
  *
- * A step runs as a few fork-join calls on the pool; inside one, work is split statically over rows, row blocks or heads.
+ * A step runs as a few fork-join calls on the pool; inside one, work is cut into fixed parts by rows, row blocks or heads,
+ * which threads take as they get free.
  * Engine thread only.
  */
 #ifndef LILY_BACKEND_CPU_CPU_H
