@@ -1,6 +1,7 @@
 /* Finding a model folder: what was named, the hub cache, the demo model. */
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -209,7 +210,11 @@ static lily_status not_pulled(const char *name, struct lily_err *err)
     buf_free(&dir);
     err_set(err, LILY_ERR_IO, "%s: there is no such folder, and %s", name,
             part ? "what was pulled of that name is no whole model that lily runs" : "no such model was pulled");
-    err_hint(err, part ? "lily pull %s fetches what is missing, or says why it does not" : "lily pull %s fetches it", name);
+    char *folder = file_folder(name);
+    const bool path = !part && file_is_dir(folder); /* then OWNER is a folder, and NAME more probably mistyped than on the hub */
+    free(folder);
+    if (path) err_hint(err, "lily list shows the models that are here; were it one of the hub, lily pull %s would fetch it", name);
+    else err_hint(err, part ? "lily pull %s fetches what is missing, or says why it does not" : "lily pull %s fetches it", name);
     return LILY_ERR_IO;
 }
 

@@ -176,6 +176,8 @@ for c in 'run -m' 'info -m' 'bench -m' pack; do
     expect "$c: not pulled" fails_with 1 'a/none: there is no such folder, and no such model was pulled'
     expect "$c: not pulled: the hint" has "$err" 'hint: lily pull a/none fetches it'
 done
+HF_HUB_CACHE=$hub run run -m models/dem hi
+expect 'a mistyped path below a folder' has "$err" 'hint: lily list shows the models that are here'
 HF_HUB_CACHE=$hub LILY_MODEL=a/none run run hi
 expect '$LILY_MODEL that was not pulled' has "$err" 'hint: lily pull a/none fetches it'
 HF_HUB_CACHE=$hub run pack a/old
