@@ -25,7 +25,7 @@ _lily() {
     info) options='--model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --help' ;;
     tokenize) options='--model --special --json --help' ;;
     template) options='--model --no-think --json --help' ;;
-    bench) options='--synthetic --lengths --phase --rounds --steps --quick --fill --seed --peers --csv --markdown --svg --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --verbose --help' ;;
+    bench) options='--synthetic --lengths --phase --rounds --steps --quick --fill --seed --peers --csv --markdown --verbose --svg --model --ctx --threads --device --cpu-tier --kv --fast --packed --memory-limit --json --help' ;;
     pull) options='--connections --timeout --json --help' ;;
     list) options='--json --help' ;;
     remove) options='--yes --json --help' ;;
