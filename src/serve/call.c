@@ -222,6 +222,13 @@ void call_cancel(struct call *c)
     if (any) engine_kick(c->server->engine);
 }
 
+bool call_has_jobs(const struct call *c)
+{
+    for (int i = 0; i < c->n_choices; i++)
+        if (c->choices[i].job && atomic_load(&c->choices[i].job->state) != JOB_DONE) return true;
+    return false;
+}
+
 void call_client_gone(struct call *c)
 {
     c->server->n_gone++;

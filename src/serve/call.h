@@ -119,6 +119,7 @@ void call_client_gone(struct call *c);
 void call_client_fin(struct call *c);
 /* The server gives up waiting: cancels the jobs; their ends complete the reply. */
 void call_cancel(struct call *c);
+bool call_has_jobs(const struct call *c); /* some of its jobs are still the engine's; not while P has the call */
 
 /* "stop", "length", "tool_calls" of an ended choice. */
 const char *choice_finish(const struct choice *ch);

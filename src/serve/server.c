@@ -78,15 +78,22 @@ static void on_woken(void *ctx)
     if (is_done(s)) loop_stop(s->loop);
 }
 
+/* Ends what is open, and gives it the time for that: a job ends behind the engine's present pass, however long that is. */
+static void end_calls(struct server *s, double now)
+{
+    for (struct call *c = s->calls; c; c = c->next) {
+        if (c->preparing) continue;
+        call_cancel(c);
+        if (call_has_jobs(c)) s->drain_until_ms = now;
+    }
+}
+
 static void on_tick(void *ctx)
 {
     struct server *s = ctx;
     double now = clock_ms();
-    bool late = s->drain_until_ms > 0 && now > s->drain_until_ms;
-    for (struct call *c = s->calls; c; c = c->next) {
-        call_tick(c, now);
-        if (late && !c->preparing) call_cancel(c);
-    }
+    for (struct call *c = s->calls; c; c = c->next) call_tick(c, now);
+    if (s->drain_until_ms > 0 && now > s->drain_until_ms) end_calls(s, now);
     const struct engine_counters *k = engine_counters(s->engine);
     history_note(&s->history, now, atomic_load(&k->generated_tokens), atomic_load(&k->computed_tokens));
     http_tick(s->http);

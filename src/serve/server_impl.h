@@ -34,7 +34,8 @@ struct server {
     struct loop_timer *tick;          /* owned */
     struct call *calls;               /* all that are open */
     struct buf scratch;               /* owned */
-    double started_ms, drain_until_ms; /* drain_until_ms 0: not draining */
+    double started_ms;
+    double drain_until_ms; /* 0: not draining; later it moves on with the clock until the engine has ended every job */
     struct history history;
     int max_connections;
     bool failed;

@@ -483,6 +483,41 @@ def test_drain_limit_before_the_first_token():
     assert b"server_shutting_down" in read_all(first) and s.process.wait(5) == 0
 
 
+def in_long_pass(drain):
+    """A server whose engine is in a pass of 4 s, and three requests: a stream and an answer that have begun, and the prompt of that pass."""
+    s = Server({}, ["--drain", drain, "--parallel", "3"])
+    slow_tokens = [{"text": "x", "delay_ms": 30, "repeat": 3000}]
+    whole = send(s, "/v1/chat/completions", chat_body(slow_tokens, thinking=False))
+    s.wait_for(lambda: s.metric("generated_tokens_total") > 0)
+    stream = send(s, "/v1/chat/completions", chat_body(slow_tokens, thinking=False, stream=True))
+    read_until(stream, b'"content":"x"')
+    prompt = send(s, "/v1/chat/completions", long_chat(word="fox ", prefill_tokens_per_s=128))
+    s.wait_for(lambda: any(r["state"] == "prefill" for r in s.state()["requests"]))
+    time.sleep(0.2)
+    s.process.send_signal(signal.SIGTERM)
+    return s, stream, whole, prompt
+
+
+def test_drain_limit_in_a_long_pass():
+    """The engine ends jobs behind the pass it is in, which may end long after the limit: whoever waits gets a reply all the same."""
+    s, stream, whole, prompt = in_long_pass("0.2")
+    data = read_all(stream)
+    assert b"[DONE]" in data and b"server_shutting_down" in data, data
+    data = read_all(whole)
+    assert data.startswith(b"HTTP/1.1 200") and b'"finish_reason":"length"' in data, data
+    data = read_all(prompt)
+    assert data.startswith(b"HTTP/1.1 503") and b'"shutting_down"' in data, data
+    assert s.process.wait(5) == 0
+
+
+def test_second_signal_in_a_long_pass():
+    s = in_long_pass("0.2")[0]
+    time.sleep(0.5)  # beyond the limit
+    start = time.monotonic()
+    s.process.send_signal(signal.SIGTERM)
+    assert s.process.wait(5) == 130 and time.monotonic() - start < 1 * SLOW
+
+
 def test_second_signal():
     s = Server({}, ["--drain", "60"])
     stream = send(s, "/v1/chat/completions", chat_body([{"text": "x", "delay_ms": 30, "repeat": 3000}], stream=True))
