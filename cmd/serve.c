@@ -1,5 +1,6 @@
 /* lily serve: options, keys, the engine of the server. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,17 @@ static void init(void *args)
 }
 
 /* ---- options that are more than a value ---- */
+
+/* Told now, not when the server listens: a port, or a URL around the address. IPv6 addresses have two colons or more. */
+static lily_status take_host(void *values, const char *text, struct lily_err *err)
+{
+    const char *colon = strchr(text, ':');
+    ((struct serve_args *)values)->host = text;
+    if ((!colon || strchr(colon + 1, ':')) && !strpbrk(text, "[]/")) return LILY_OK;
+    err_set(err, LILY_ERR_USAGE, "\"%.80s\" is no address; expected one like 127.0.0.1, ::1 or localhost", text);
+    err_hint(err, "--port takes the port");
+    return LILY_ERR_USAGE;
+}
 
 static lily_status add_key(struct serve_args *a, const char *key, size_t n, struct lily_err *err)
 {
@@ -111,6 +123,8 @@ static bool is_loopback(const char *host)
 static lily_status check(const struct serve_args *a, struct lily_err *err)
 {
     if (a->cache_dir) LILY_TRY(file_make_dirs(a->cache_dir, err));
+    if (a->cache_dir && access(a->cache_dir, W_OK | X_OK) != 0)
+        LILY_FAIL(err, LILY_ERR_IO, "%s: cannot write into the folder: %s", a->cache_dir, strerror(errno));
     if (is_loopback(a->host) || a->n_keys || a->insecure) return LILY_OK;
     err_set(err, LILY_ERR_USAGE, "serve: --host %s lets other machines in, and there is no key", a->host);
     err_hint(err, "set --api-key or --api-key-file, or say --insecure");
@@ -227,7 +241,7 @@ static lily_status run_serve(void *args, int n, char **words, struct lily_err *e
 
 #define AT(field) offsetof(struct serve_args, field)
 static const struct opt options[] = {
-    {"host", 0, "ADDRESS", "address to listen on (default: 127.0.0.1, which only this machine reaches)", OPT_TEXT, AT(host), 0, 0, NULL},
+    {"host", 0, "ADDRESS", "address to listen on (default: 127.0.0.1, which only this machine reaches)", OPT_TAKE, 0, 0, 0, take_host},
     {"port", 'p', "N", "port; 0 takes any free one, and says which (default: 8080)", OPT_INT, AT(port), 0, 65535, NULL},
     {"api-key", 0, "KEY", "clients must send this key; may be repeated", OPT_TAKE, 0, 0, 0, take_key},
     {"api-key-file", 0, "FILE", "the keys are the lines of FILE; so they do not show in the list of processes", OPT_TAKE, 0, 0, 0,

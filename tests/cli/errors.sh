@@ -108,6 +108,24 @@ expect 'too little memory: the hint' has "$err" 'at least'
 run serve -m models/demo --memory-limit 100M --ctx 16K --cache-ram 32M --parallel 3
 expect 'too little memory for several' fails_with 1 'kv of 3 x 16384 tokens'
 expect 'too little memory for several: the hint' has "$err" 'hint: lower --ctx or --parallel, free'
+# What can be told without the model is told before it is looked for.
+for host in 127.0.0.1:9 localhost:80 '[::1]:80' '[::1]' http://localhost; do
+    run serve -m "$tmp/nowhere" --host "$host"
+    expect "--host $host" fails_with 2 "serve: --host: \"$host\" is no address"
+    expect "--host $host: the hint" has "$err" 'hint: --port takes the port'
+done
+run serve -m "$tmp/nowhere" --host ::1
+expect '--host ::1 is an address' fails_with 1 'nowhere'
+mkdir -m 555 "$tmp/closed"
+as=
+[ ! -w "$tmp/closed" ] || { chmod 711 "$tmp" && as='setpriv --reuid 65534 --clear-groups'; } # nothing is closed to root
+if $as "$LILY" --version >"$tmp/out" 2>&1; then
+    $as "$LILY" serve -m "$tmp/nowhere" --cache-dir "$tmp/closed" >"$tmp/out" 2>"$tmp/err"
+    rc=$? out= err=$(cat "$tmp/err")
+    expect 'a cache folder that is closed' fails_with 1 'closed: cannot write into the folder'
+else
+    skip 'a cache folder that is closed' 'root, and nobody else may run lily here'
+fi
 run run -m models/demo hi --ctx 100K
 expect 'a context beyond the model' fails_with 2 "the model's limit is 65536"
 expect 'a context beyond the model: the hint' has "$err" 'hint: give --ctx 65536 or less'
