@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *lily_status_name(lily_status status)
@@ -43,14 +44,43 @@ static void make_printable(char *text)
     }
 }
 
+/*
+ * Puts a text into a record. The middle goes of one that does not fit: that is mostly the middle of a name that was given, and
+ * what is wrong with it stands around it.
+ */
+__attribute__((format(printf, 3, 0))) static void put_list(char *out, size_t size, const char *fmt, va_list ap)
+{
+    enum { GAP = 3 };
+    va_list again;
+    va_copy(again, ap);
+    int n = vsnprintf(out, size, fmt, ap);
+    char *all = n >= 0 && (size_t)n >= size ? malloc((size_t)n + 1) : NULL; /* without memory it ends early */
+    if (all) {
+        size_t tail = size / 2, head = size - 1 - GAP - tail;
+        vsnprintf(all, (size_t)n + 1, fmt, again);
+        memcpy(out + head, "...", GAP);
+        memcpy(out + head + GAP, all + (size_t)n - tail, tail + 1);
+        free(all);
+    }
+    va_end(again);
+    make_printable(out);
+}
+
+__attribute__((format(printf, 3, 4))) static void put(char *out, size_t size, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    put_list(out, size, fmt, ap);
+    va_end(ap);
+}
+
 lily_status err_set(struct lily_err *err, lily_status status, const char *fmt, ...)
 {
     if (err) {
         va_list ap;
         va_start(ap, fmt);
-        vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+        put_list(err->msg, sizeof err->msg, fmt, ap);
         va_end(ap);
-        make_printable(err->msg);
         err->status = status;
         err->hint[0] = 0;
     }
@@ -62,22 +92,20 @@ void err_hint(struct lily_err *err, const char *fmt, ...)
     if (!err) return;
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(err->hint, sizeof err->hint, fmt, ap);
+    put_list(err->hint, sizeof err->hint, fmt, ap);
     va_end(ap);
-    make_printable(err->hint);
 }
 
 void err_prefix(struct lily_err *err, const char *fmt, ...)
 {
     if (!err) return;
-    char old[sizeof err->msg];
+    char old[sizeof err->msg], prefix[sizeof err->msg];
     memcpy(old, err->msg, sizeof old);
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(err->msg, sizeof err->msg, fmt, ap);
+    put_list(prefix, sizeof prefix, fmt, ap);
     va_end(ap);
-    if (n >= 0 && (size_t)n < sizeof err->msg) snprintf(err->msg + n, sizeof err->msg - (size_t)n, ": %s", old);
-    make_printable(err->msg);
+    put(err->msg, sizeof err->msg, "%s: %s", prefix, old);
 }
 
 void err_clear(struct lily_err *err)

@@ -9,7 +9,7 @@
 
 #include "lily/status.h"
 
-/* Fills err (when not NULL) with the formatted message and an empty hint; returns status. */
+/* Fills err (when not NULL) with the formatted message and an empty hint; returns status. Texts too long for it lose their middle. */
 lily_status err_set(struct lily_err *err, lily_status status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Sets the hint of an already filled record. */

@@ -241,7 +241,7 @@ lily_status file_may_replace(const char *path, const char *magic, const char *wh
 bool file_exists(const char *path)
 {
     struct stat sb;
-    return lstat(path, &sb) == 0 || (errno != ENOENT && errno != ENOTDIR);
+    return lstat(path, &sb) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG);
 }
 
 bool file_is_dir(const char *path)

@@ -152,7 +152,7 @@ lily_status fields_effort(struct call *c, const struct json *v, const char *what
         else c->ask.spec.thinking_budget = efforts[i].budget;
         return LILY_OK;
     }
-    LILY_FAIL(err, LILY_ERR_FORMAT, "%s is %s, expected none, minimal, low, medium or high", what,
+    LILY_FAIL(err, LILY_ERR_FORMAT, "%s is %.40s, expected none, minimal, low, medium or high", what,
               is_kind(v, JSON_STRING) ? json_string(v) : json_kind_name(v));
 }
 

@@ -122,6 +122,16 @@ def test_G2():
 test_G8 = test_G2
 
 
+def test_long_values():
+    """What is quoted leaves room for what is wrong with it."""
+    long, user = "x" * 700, {"role": "user", "content": "x"}
+    for more in ({"reasoning_effort": long}, {"reasoning": {"effort": long}}, {"reasoning_format": long}, {"temperature": long},
+                 {"response_format": {"type": long}}, {"logit_bias": {long: 1}}, {"messages": [{"role": long, "content": "x"}]},
+                 {"messages": [{"role": "user", "content": [{"type": long}]}]}):
+        e = error_of(srv, "/v1/chat/completions", {"messages": [user], **more})
+        assert "expected" in e["message"] and len(e["message"]) < 300, (more, e)
+
+
 def test_bad_json():
     for raw in (b"", b"{", b"[]", b"null", b'{"messages": [}', b'{"a": "\xff"}', b'{"a": "\\ud800"}', b"[" * 600 + b"]" * 600):
         for path in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/tokenize", "/detokenize", "/apply-template"):

@@ -97,6 +97,12 @@ else
 fi
 run run -m '' hi
 expect 'a model without a name' fails_with 2 '--model'
+long=$(printf '%0700d' 0)
+run run -m "$long" hi
+expect 'a name of 700 letters: what is wrong with it' fails_with 1 '000: there is no such folder'
+expect 'a name of 700 letters: is shortened' has "$err" '000...000'
+run eval -m $TINY "$long"
+expect 'a file of 700 letters' fails_with 1 '000: cannot open: File name too long'
 copy escape
 printf '{"model_type":"\\u001b[2Jllama"}' >"$dir/config.json"
 run run -m "$dir" hi

@@ -87,16 +87,34 @@ static void hostile_bytes_become_question_marks(void **state)
     }
 }
 
-static void a_character_cut_by_the_end_is_replaced(void **state)
+static void what_stands_around_a_long_name_stays(void **state)
 {
     (void)state;
     struct lily_err err;
-    char text[sizeof err.msg + 8];
-    memset(text, 'a', sizeof text);
-    strcpy(text + sizeof err.msg - 2, "\xe2\x82\xac"); /* only its first byte has room */
+    char name[20000];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    err_set(&err, LILY_ERR_IO, "the name %s is not here", name);
+    assert_memory_equal(err.msg, "the name nnn", 12);
+    assert_non_null(strstr(err.msg, "nnn...nnn"));
+    assert_non_null(strstr(err.msg, "nnn is not here"));
+    err_prefix(&err, "in %s of %s", "front", name);
+    assert_memory_equal(err.msg, "in front of nnn", 15);
+    assert_non_null(strstr(err.msg, "nnn is not here"));
+    err_hint(&err, "leave %s out", name);
+    assert_memory_equal(err.hint, "leave nnn", 9);
+    assert_non_null(strstr(err.hint, "nnn out"));
+}
+
+static void characters_cut_by_the_gap_are_replaced(void **state)
+{
+    (void)state;
+    struct lily_err err;
+    char text[3 * sizeof err.msg + 1] = "";
+    for (size_t i = 0; i + 1 < sizeof text; i += 3) memcpy(text + i, "\xe2\x82\xac", 4);
     err_set(&err, LILY_ERR_IO, "%s", text);
     assert_int_equal(strlen(err.msg), sizeof err.msg - 1);
-    assert_int_equal(err.msg[sizeof err.msg - 2], '?');
+    assert_non_null(strstr(err.msg, "\xac?...??\xe2"));
 }
 
 static lily_status fails(struct lily_err *err)
@@ -158,7 +176,8 @@ int main(void)
         cmocka_unit_test(prefix_goes_in_front),
         cmocka_unit_test(long_texts_are_cut_and_terminated),
         cmocka_unit_test(hostile_bytes_become_question_marks),
-        cmocka_unit_test(a_character_cut_by_the_end_is_replaced),
+        cmocka_unit_test(what_stands_around_a_long_name_stays),
+        cmocka_unit_test(characters_cut_by_the_gap_are_replaced),
         cmocka_unit_test(macros_forward_the_first_failure),
         cmocka_unit_test(every_status_has_its_own_name),
     };
