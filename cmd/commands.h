@@ -19,7 +19,9 @@ void print_json(struct json *moved);
 /* Prints n bytes to stdout: made safe when it is a terminal, as they are otherwise. */
 void print_text(const char *text, size_t n);
 
-/* Flushes stdout, remembering why it failed; false once it takes no more. */
+/* Prints n bytes to stdout as they are, remembering why it failed. */
+void write_output(const char *text, size_t n);
+/* Flushes stdout, remembering the same; false once it takes no more. */
 bool flush_output(void);
 
 enum { MAX_INPUT_BYTES = 256 << 20 }; /* bytes of a file or of stdin that a command reads */

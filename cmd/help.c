@@ -39,7 +39,7 @@ static lily_status run_help(void *args, int n, char **words, struct lily_err *er
     struct buf text = {0};
     if (c) opts_help(c, &text);
     else commands_help(&text);
-    fputs(buf_str(&text), stdout);
+    write_output(buf_str(&text), text.len);
     buf_free(&text);
     return LILY_OK;
 }

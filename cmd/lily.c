@@ -40,12 +40,19 @@ const struct command *command_find(const char *name, struct lily_err *err)
     return NULL;
 }
 
+static int output_error; /* errno of the first failed write to stdout */
+
+void write_output(const char *text, size_t n)
+{
+    if (fwrite(text, 1, n, stdout) < n && !output_error) output_error = errno;
+}
+
 void print_json(struct json *moved)
 {
     struct buf out = {0};
     json_write(moved, 0, &out);
     buf_addc(&out, '\n');
-    fwrite(buf_str(&out), 1, out.len, stdout);
+    write_output(buf_str(&out), out.len);
     flush_output();
     process_json(false); /* this was the one value */
     buf_free(&out);
@@ -60,7 +67,7 @@ void print_text(const char *text, size_t n)
         text = buf_str(&safe);
         n = safe.len;
     }
-    fwrite(text, 1, n, stdout);
+    write_output(text, n);
     buf_free(&safe);
 }
 
@@ -142,8 +149,6 @@ static void report(const struct lily_err *err, bool json)
     print_json(top);
 }
 
-static int output_error; /* errno of the first failed write to stdout */
-
 bool flush_output(void)
 {
     if (fflush(stdout) != 0 && !output_error) output_error = errno;
@@ -179,7 +184,7 @@ static lily_status run_command(const struct command *c, int argc, char **argv, b
     if (st == LILY_OK && args->help) {
         struct buf text = {0};
         opts_help(c, &text);
-        fputs(buf_str(&text), stdout);
+        write_output(buf_str(&text), text.len);
         buf_free(&text);
     } else if (st == LILY_OK) {
         st = c->run(args, n, words, err);

@@ -47,7 +47,7 @@ static void put(struct screen *s, const char *text, size_t n)
         text = buf_str(&wrapped);
         n = wrapped.len;
     }
-    fwrite(text, 1, n, stdout);
+    write_output(text, n);
     flush_output();
     buf_free(&safe);
     buf_free(&wrapped);

@@ -111,12 +111,14 @@ fi
 
 # A full disk, a closed pipe.
 if [ -w /dev/full ]; then
-    "$LILY" tokenize -m $TINY hello >/dev/full 2>"$tmp/err"
-    rc=$? out='' err=$(cat "$tmp/err")
-    expect 'a full disk is a failure' is "$rc" 1
-    expect 'a full disk is named' has "$err" 'cannot write to stdout'
+    for words in "tokenize -m $TINY hello" --help 'help run' 'run --help' 'help --json'; do # shorter and longer than the buffer
+        "$LILY" $words >/dev/full 2>"$tmp/err"
+        rc=$? out='' err=$(cat "$tmp/err")
+        expect "$words: a full disk" is "$rc" 1
+        expect "$words: a full disk is named" has "$err" 'lily: cannot write to stdout: No space left on device'
+    done
 else
-    skip 'a full disk' 'no /dev/full' 2
+    skip 'a full disk' 'no /dev/full' 10
 fi
 { "$LILY" help run; echo $? >"$tmp/rc"; } 2>"$tmp/err" | true
 rc=$(cat "$tmp/rc") out='' err=$(cat "$tmp/err")
