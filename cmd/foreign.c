@@ -8,11 +8,11 @@
 static const char no_need[] = "leave it out: lily does that by itself";
 static const char one_device[] = "leave it out: lily runs on one device";
 static const char of_checkpoint[] = "leave it out: the checkpoint says it";
-static const char no_form[] = "answers cannot be held to a form yet; --json of lily run prints an answer as JSON";
+static const char no_form[] = "answers cannot be held to a form yet: ask for it in the prompt";
 static const char a_word[] = "the prompt is a word of its own: lily run \"PROMPT\"";
 static const char from_stdin[] = "a text comes on stdin: lily run \"PROMPT\" <FILE";
 static const char talk[] = "lily chat is a conversation";
-static const char with_model[] = "name it with the model: -m OWNER/NAME@REVISION";
+static const char with_model[] = "it goes with the model's name: OWNER/NAME@REVISION";
 
 static const struct foreign options[] = {
     {"c", "ctx", NULL},
@@ -94,8 +94,8 @@ static const struct foreign options[] = {
     {"allowed-origins", "cors", NULL},
     {"origins", "cors", NULL},
     {"slot-save-path", "cache-dir", NULL},
-    {"max-workers", "connections", NULL},
-    {"workers", "connections", NULL},
+    {"max-workers", "connections", no_need},
+    {"workers", "connections", no_need},
     {"contexts", "lengths", NULL},
     {"n-prompt", "lengths", NULL},
     {"n-gen", "steps", NULL},
@@ -130,7 +130,7 @@ static const struct foreign options[] = {
     {"tokenizer", NULL, of_checkpoint},
     {"chat-template", NULL, of_checkpoint},
     {"trust-remote-code", NULL, of_checkpoint},
-    {"format", NULL, no_form},
+    {"format", "json", no_form},
     {"grammar", NULL, no_form},
     {"json-schema", NULL, no_form},
 };

@@ -8,7 +8,7 @@
 struct foreign {
     const char *name;   /* without dashes in front; "_" is written "-" */
     const char *own;    /* lily's option, without dashes; NULL: it has none */
-    const char *advice; /* where own is NULL: what to do */
+    const char *advice; /* what to do for a command without that; it names no options, which other commands lack; or NULL */
 };
 /* The option of that name, with "-" or "_"; NULL for a name that is not known. */
 const struct foreign *foreign_option(const char *name);

@@ -88,13 +88,13 @@ void opts_hint(const struct command *c, const char *name, struct lily_err *err)
 {
     const struct foreign *foreign = foreign_option(name);
     const char *own = foreign ? foreign->own : NULL;
-    if (own && !command_takes(c, own) && hint_elsewhere(c, own, err)) return;
-    if (!own && hint_elsewhere(c, name, err)) return;
-    if (foreign && !own) {
+    if (own && command_takes(c, own)) {
+        err_hint(err, "did you mean --%s?", own);
+    } else if (foreign && foreign->advice) {
         err_hint(err, "%s", foreign->advice);
-        return;
+    } else if (!hint_elsewhere(c, own ? own : name, err)) {
+        const char *near = strlen(name) > 1 ? nearest_option(c, name) : NULL;
+        if (near) err_hint(err, "did you mean --%s?", near);
+        else err_hint(err, "lily help %s lists the options", c->name);
     }
-    const char *near = own ? own : strlen(name) > 1 ? nearest_option(c, name) : NULL;
-    if (near) err_hint(err, "did you mean --%s?", near);
-    else err_hint(err, "lily help %s lists the options", c->name);
 }

@@ -114,6 +114,13 @@ hints --prompt run 'the prompt is a word of its own'
 hints -p run 'the prompt is a word of its own'
 hints -f run 'a text comes on stdin'
 hints --flash-attn serve 'leave it out'
+hints --revision pull "it goes with the model's name: OWNER/NAME@REVISION"
+hints --revision run "it goes with the model's name: OWNER/NAME@REVISION"
+hints --format list 'did you mean --json?'
+hints --format chat 'answers cannot be held to a form yet: ask'
+hints --grammar run 'answers cannot be held to a form yet: ask'
+hints --workers pull 'did you mean --connections?'
+hints --workers serve 'leave it out'
 hints -Z run 'lily help run lists the options'
 run run hi --prompt-c "$tmp/state" -m $TINY -n 1
 expect 'beginnings of our own options are taken' is "$rc" 0
