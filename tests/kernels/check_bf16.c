@@ -227,7 +227,7 @@ static void check_products(const struct cpu_kernels *k, struct random *r)
         run_case(&c, r, 5, (enum input)kind);
         case_end();
     }
-    c.job.col_tiles = 130, c.job.last = 2, c.job.n_blocks = 1; /* more than is kept unpacked */
+    c.job.col_tiles = 130, c.job.last = 2, c.job.n_blocks = 5; /* more than is kept unpacked */
     case_begin("matmul_q4_bf16", "n 33, 130 tiles");
     run_case(&c, r, 33, IN_PLAIN);
     case_end();
