@@ -33,6 +33,15 @@ ALWAYS_INLINE void tiles_configure(int n_left, int rows)
 /* gcc 12 does not know that tile loads read memory. */
 #define MEMORY_BARRIER() __asm__ volatile("" : : : "memory")
 
+/* A tile for the first-level cache. The compiler keeps the requests' place between tile instructions. */
+ALWAYS_INLINE void ask_for_tile(const void *tile)
+{
+    const char *line = tile;
+    MEMORY_BARRIER();
+    for (int i = 0; i < TILE_ROWS; i++) __builtin_prefetch(line + i * TILE_LINE, 0, 3);
+    MEMORY_BARRIER();
+}
+
 /* Of 16 x 16 lanes rows become columns. */
 ALWAYS_INLINE void transpose(__m512i r[16])
 {

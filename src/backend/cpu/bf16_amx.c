@@ -153,14 +153,6 @@ struct strip {
     const uint8_t *x[2], *w[2];
 };
 
-/* A tile for the first-level cache. The compiler keeps the requests' place between tile instructions. */
-ALWAYS_INLINE void ask_for_tile(const uint8_t *tile)
-{
-    MEMORY_BARRIER();
-    for (int i = 0; i < TILE_ROWS; i++) __builtin_prefetch(tile + i * LINE, 0, 3);
-    MEMORY_BARRIER();
-}
-
 /*
  * Multiplies a strip. Between products a line or more is unpacked (u): vectors then work while tiles do, where a whole group at
  * once would fill the queue and make tiles wait. With u NULL, the rows of a coming strip are asked for.

@@ -92,11 +92,13 @@ struct factor {
         _tile_loadd(a, (from), TILE_LINE);                                                                             \
         _tile_loadd(b, (from) + (next), TILE_LINE);                                                                    \
     }
-#define FOUR_PRODUCTS()                                                                                                \
+#define FOUR_PRODUCTS(ask, later, next) /* ask: meanwhile for two tiles of the next step */                            \
     {                                                                                                                  \
         _tile_dpbf16ps(0, 4, 6);                                                                                       \
+        if (ask) ask_for_tile(later);                                                                                  \
         _tile_dpbf16ps(1, 4, 7);                                                                                       \
         _tile_dpbf16ps(2, 5, 6);                                                                                       \
+        if (ask) ask_for_tile((later) + (next));                                                                       \
         _tile_dpbf16ps(3, 5, 7);                                                                                       \
     }
 
@@ -105,16 +107,17 @@ ALWAYS_INLINE void add_products(struct factor left, struct factor right, int ste
 {
     for (int s = 0; s < steps; s++) {
         const tile *l = left.at + s, *r = right.at + s;
+        const bool more = s + 1 < steps;
         LOAD_TWO(4, 5, l, left.next)
         if (PARTS == 2) {
             LOAD_TWO(6, 7, r + right.part, right.next)
-            FOUR_PRODUCTS()
+            FOUR_PRODUCTS(more, l + 1, left.next)
         }
         LOAD_TWO(6, 7, r, right.next)
-        FOUR_PRODUCTS()
+        FOUR_PRODUCTS(more, r + 1 + (PARTS == 2) * right.part, right.next)
         if (PARTS == 2) {
             LOAD_TWO(4, 5, l + left.part, left.next)
-            FOUR_PRODUCTS()
+            FOUR_PRODUCTS(more, l + 1 + left.part, left.next)
         }
     }
 }
