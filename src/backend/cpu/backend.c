@@ -220,16 +220,6 @@ static struct digit_choice digits_of(enum cpu_tier tier, bool fast, enum phase p
     return (struct digit_choice){.count = 2, .routed = fast ? 1 : 2, .delta = fast ? 1 : 2, .router = vnni};
 }
 
-/* Memory of the kernel that prefill of the fast mode attends with: chosen by phase, tier, mode and type of the cache. */
-static lily_status attn_work_new(struct cpu_backend *c, const struct cpu_options *o, struct lily_err *err)
-{
-    void *work = NULL;
-    if (!o->fast || o->kv_f32 || !c->kernels.attention_fast) return LILY_OK;
-    LILY_TRY(arena_take(&c->weights, (size_t)ATTN_WORK_BYTES * (size_t)pool_size(c->pool), "attention", &work, err));
-    c->attn_work = work;
-    return LILY_OK;
-}
-
 /* The workspace, and where pieces are long a second one. */
 static lily_status workspaces_new(struct cpu_backend *c, const struct cpu_options *o, struct lily_err *err)
 {
@@ -254,11 +244,11 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
         for (int place = AT_ENDS; place < DIGIT_PLACES; place++)
             c->digits[phase][place] = digits_of(c->kernels.tier, o->fast && place == BETWEEN, (enum phase)phase);
     rotary_frequencies(o->shape.rope_theta, c->frequency);
+    c->attn_fast = o->fast && !o->kv_f32 && c->kernels.attention_fast; /* by phase, tier, mode and type of the cache */
     c->packed = o->packed;
     c->pool = o->pool;
     lily_status st = c->pool ? LILY_OK : pool_create(o->threads, &c->pool, err);
     if (st == LILY_OK) st = state_pool_init(&c->states, &c->base.shape, !o->kv_f32, o->state_bytes, err);
-    if (st == LILY_OK) st = attn_work_new(c, o, err);
     if (st == LILY_OK) st = workspaces_new(c, o, err);
     if (st != LILY_OK) {
         destroy(&c->base);

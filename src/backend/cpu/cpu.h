@@ -137,7 +137,7 @@ struct cpu_backend {
     struct state_pool states;
     struct arena weights; /* and the workspace: all that every token reads */
     struct workspace ws;
-    uint8_t *attn_work; /* the arena's: ATTN_WORK_BYTES for each thread; NULL: attention_fast is not used */
+    bool attn_fast;        /* prefill attends with attention_fast */
     const struct batch *batch;  /* borrowed between begin and end */
     struct row_place *place;    /* owned; (max_rows) */
     double frequency[ROTARY_DIM / 2]; /* radians per position */
@@ -188,7 +188,13 @@ int product_piece(const struct product *p, int from);
 /* The rows from … to-1, a piece, times n_blocks row blocks from `block` on; y is the place of the first of them. */
 void product_run(const struct cpu_backend *c, const struct product *p, int from, int to, int block, int n_blocks, float *y);
 
-/* Runs fn over parts of the batch's rows: a single row has one part, for which nobody is woken. */
+/* Parts for so many units of work: in prefill more than threads, for whoever is free; at least one a thread. */
+int run_parts(const struct cpu_backend *c, int units);
+/*
+ * Runs fn over parts of the batch's rows: a single row has one part, for which nobody is woken; of many rows a part has at least
+ * these.
+ */
+enum { ROWS_AT_ONCE = 64 };
 void run_rows(struct cpu_backend *c, pool_fn fn, void *arg);
 /* Runs fn over parts of row blocks of so many bytes. */
 void run_blocks(struct cpu_backend *c, size_t bytes, pool_fn fn, void *arg);

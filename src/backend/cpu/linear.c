@@ -14,12 +14,18 @@ struct linear_job {
     const struct act *act;
 };
 
+int run_parts(const struct cpu_backend *c, int units)
+{
+    const int threads = pool_size(c->pool), most = c->batch->phase == PHASE_DECODE ? threads : threads * PREFILL_PARTS;
+    return units < threads ? threads : units < most ? units : most;
+}
+
 void run_rows(struct cpu_backend *c, pool_fn fn, void *arg)
 {
     if (c->batch->n_rows == 1)
         fn(arg, 0, 1);
     else
-        pool_run(c->pool, fn, arg);
+        pool_run_parts(c->pool, run_parts(c, c->batch->n_rows / ROWS_AT_ONCE), fn, arg);
 }
 
 void run_blocks(struct cpu_backend *c, size_t bytes, pool_fn fn, void *arg)

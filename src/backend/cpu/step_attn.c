@@ -1,6 +1,7 @@
 /* Full attention layers (MODEL.md, Full attention): projections, norms, rotation, KV append, softmax attention, output. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/rotary.h"
+#include "backend/cpu/unroll.h"
 
 struct attn_step {
     struct cpu_backend *c;
@@ -67,7 +68,7 @@ struct attn_unit {
 /* Prefill of the fast mode, where a kernel is made for it. */
 static bool is_fast(const struct cpu_backend *c)
 {
-    return c->attn_work && c->batch->phase == PHASE_PREFILL;
+    return c->attn_fast && c->batch->phase == PHASE_PREFILL;
 }
 
 /* Decode, where a kernel is made for it: one row at a time, whatever rows of its sequence are beside it. */
@@ -76,8 +77,15 @@ static bool is_row(const struct cpu_backend *c)
     return c->kernels.attention_row && c->batch->phase == PHASE_DECODE && c->states.kv_bf16;
 }
 
+NOINLINE static void attend_fast(const struct cpu_backend *c, struct attn_job *job)
+{
+    uint8_t work[ATTN_WORK_BYTES] __attribute__((aligned(64)));
+    job->work = work;
+    c->kernels.attention_fast(job);
+}
+
 /* Attention of a unit; then the output gate and the group sums. */
-static void attend(const struct attn_step *j, const struct attn_unit *u, int part)
+static void attend(const struct attn_step *j, const struct attn_unit *u)
 {
     struct cpu_backend *c = j->c;
     struct workspace *ws = &c->ws;
@@ -100,8 +108,7 @@ static void attend(const struct attn_step *j, const struct attn_unit *u, int par
                            .ldo = HEAD_DIM,
                            .ldo_row = ws->mixed.ld};
     if (is_fast(c)) {
-        job.work = c->attn_work + (size_t)part * ATTN_WORK_BYTES;
-        c->kernels.attention_fast(&job);
+        attend_fast(c, &job);
     } else if (is_row(c)) {
         c->kernels.attention_row(&job);
     } else {
@@ -116,34 +123,51 @@ static void attend(const struct attn_step *j, const struct attn_unit *u, int par
     }
 }
 
+/* How a pass is cut into units: as many query heads and rows at most. */
+struct attn_cut {
+    const struct attn_step *step;
+    int heads, rows;
+};
+
 /*
  * Units are the query heads of one KV head for as many query rows as a kernel takes, the heads halved while there are fewer rows
- * than threads; those of the fast kernel, which takes many, have fewer rows when there would be too few units. Threads take
- * them in turn, since later rows see more keys.
+ * than threads; those of the fast kernel, which takes many, have fewer rows when there would be too few units.
  */
-static void mix_part(void *arg, int thread, int n_threads)
+static struct attn_cut attn_cut(const struct attn_step *j)
 {
-    const struct attn_step *j = arg;
-    const struct batch *b = j->c->batch;
-    const bool fast = is_fast(j->c);
-    const int most = fast ? ATTN_TILE_ROWS : ATTN_MAX_ROWS;
-    int heads = j->c->base.shape.n_q_heads, group = heads / j->c->base.shape.n_kv_heads, at_once, row = 0, n = 0;
-    while (group > most || (group % 2 == 0 && (long)b->n_rows * (heads / group) < n_threads)) group = group % 2 ? 1 : group / 2;
-    at_once = is_row(j->c) ? 1 : most / group;
-    while (fast && at_once > 4 && (long)b->n_rows * (heads / group) < (long)at_once * n_threads) at_once /= 2;
-    for (int i = 0; i < b->n_seqs; row += b->seqs[i++].n)
-        for (int t = 0; t < b->seqs[i].n; t += at_once)
-            for (int h = 0; h < heads; h += group) {
-                if (n++ % n_threads != thread) continue;
-                int left = b->seqs[i].n - t;
-                attend(j, &(struct attn_unit){row + t, left < at_once ? left : at_once, h, group}, thread);
+    const struct cpu_backend *c = j->c;
+    const bool fast = is_fast(c);
+    const int most = fast ? ATTN_TILE_ROWS : ATTN_MAX_ROWS, heads = c->base.shape.n_q_heads, threads = pool_size(c->pool);
+    const long rows = c->batch->n_rows;
+    struct attn_cut cut = {.step = j, .heads = heads / c->base.shape.n_kv_heads};
+    while (cut.heads > most || (cut.heads % 2 == 0 && rows * (heads / cut.heads) < threads)) cut.heads = cut.heads % 2 ? 1 : cut.heads / 2;
+    cut.rows = is_row(c) ? 1 : most / cut.heads;
+    while (fast && cut.rows > 4 && rows * (heads / cut.heads) < (long)cut.rows * threads) cut.rows /= 2;
+    return cut;
+}
+
+/* Parts take units in turn, since later rows see more keys. */
+static void mix_part(void *arg, int part, int n_parts)
+{
+    const struct attn_cut *cut = arg;
+    const struct batch *b = cut->step->c->batch;
+    for (int i = 0, row = 0, n = 0; i < b->n_seqs; row += b->seqs[i++].n)
+        for (int t = 0; t < b->seqs[i].n; t += cut->rows)
+            for (int h = 0; h < cut->step->c->base.shape.n_q_heads; h += cut->heads) {
+                if (n++ % n_parts != part) continue;
+                const int left = b->seqs[i].n - t;
+                attend(cut->step, &(struct attn_unit){row + t, left < cut->rows ? left : cut->rows, h, cut->heads});
             }
 }
 
 void cpu_step_attn_mix(struct backend *be, int index)
 {
     struct attn_step job = {cpu_of(be), NULL, index};
-    pool_run(job.c->pool, mix_part, &job);
+    struct attn_cut cut = attn_cut(&job);
+    const struct batch *b = job.c->batch;
+    int units = 0;
+    for (int i = 0; i < b->n_seqs; i++) units += (b->seqs[i].n + cut.rows - 1) / cut.rows * (job.c->base.shape.n_q_heads / cut.heads);
+    pool_run_parts(job.c->pool, run_parts(job.c, units), mix_part, &cut);
 }
 
 void cpu_step_attn_out(struct backend *be, const struct attn_weights *w)

@@ -358,7 +358,7 @@ void cpu_step_gdn_mix(struct backend *be, const struct gdn_weights *w, int index
     struct pool *pool = job.c->pool;
     const int key_heads = job.c->base.shape.n_gdn_k_heads; /* a part has one with its value heads, unless there are more threads */
     if (job.c->batch->phase == PHASE_PREFILL) {
-        pool_run(pool, gates_part, &job);
+        run_rows(job.c, gates_part, &job);
         pool_run_parts(pool, key_heads > pool_size(pool) ? key_heads : pool_size(pool), heads_part, &job);
         keep_history(&job);
         return;

@@ -4,7 +4,6 @@
 #include "backend/cpu/cpu.h"
 
 enum {
-    PIECE = 64,    /* rows that are routed together */
     MANY_ROWS = 8, /* of a thread, so many that each reads the whole router */
 };
 
@@ -92,7 +91,7 @@ static void route_part(void *arg, int thread, int n_threads)
     pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
     struct digit_row first = digit_row(&j->c->ws.router_digits, lo, 0);
     struct digits digits = {first.d, first.scales, first.sums, j->c->ws.norm.ld, first.count};
-    for (long from = lo; from < hi; from += PIECE) route_piece(j, &digits, from, hi - from < PIECE ? (int)(hi - from) : PIECE);
+    for (long from = lo; from < hi; from += ROWS_AT_ONCE) route_piece(j, &digits, from, hi - from < ROWS_AT_ONCE ? (int)(hi - from) : ROWS_AT_ONCE);
 }
 
 /* One thread's rows after another, or for few rows one thread's row blocks: a row's bits are the same. */
@@ -103,7 +102,7 @@ void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
     int n = c->batch->n_rows;
     if (n >= MANY_ROWS * pool_size(c->pool)) {
         ws->norm.digits.count = c->now.count;
-        pool_run(c->pool, route_part, &(struct route_job){c, w});
+        run_rows(c, route_part, &(struct route_job){c, w});
     } else {
         struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
         cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.count);
