@@ -207,10 +207,22 @@ struct linear {
 };
 /* Several products of the same rows in one fork-join call. */
 void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, const struct act *act, int n_rows);
-/* out = rms(x) * w for every row, with group sums and as `digits` digits. */
-void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out, int digits);
-/* The same of row t alone, with the digits that out has. */
-void cpu_norm_row(const struct cpu_backend *c, const float *x, const struct vector *w, const struct act *out, long t);
+/* Whether a product of m with rows of a, in the forms that a has, reads them as fp32 (and their sums). */
+bool reads_fp32(const struct act *a, const struct matrix *m);
+
+/* How rows are normed. */
+struct norm {
+    const struct vector *weight;
+    bool fp32;                 /* somebody reads them so */
+    const struct digits *more; /* a second number of digits; NULL: none */
+};
+/* out = rms(x) * weight for every row, in the forms that out has. */
+void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct norm *norm, const struct act *out);
+/*
+ * The same of row t alone, which is returned as fp32: it lies in row `place` of out. That is another than t where nobody reads it
+ * later, so that one row's memory stays in a cache; then there are no sums either.
+ */
+const float *cpu_norm_row(const struct cpu_backend *c, const float *x, const struct vector *w, const struct act *out, long t, long place);
 /* x += y, rows of leading dimension ldy. */
 void cpu_add_rows(struct cpu_backend *c, const float *y, int ldy);
 

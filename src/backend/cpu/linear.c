@@ -156,27 +156,42 @@ void act_groups(const struct cpu_backend *c, const struct act *a, long row, int 
     act_groups_of(c, a, row, group, n, a->x + row * a->ld + (long)group * QUANT_GROUP);
 }
 
-void act_groups_of(const struct cpu_backend *c, const struct act *a, long row, int group, int n, const float *x)
+/* The groups as bf16 or digits, where products read them so. */
+static void act_forms(const struct cpu_backend *c, const struct act *a, long row, int group, int n, const float *x)
 {
-    c->kernels.group_sums(a->sums + row * (a->ld / QUANT_GROUP) + group, x, n);
     if (a->bf16.n) c->kernels.round_bf16(&a->bf16, (int)row, group, x, whole_pairs(group, n));
     if (!a->digits.count) return;
     struct digit_row out = digit_row(&a->digits, row, group);
     c->kernels.split_digits(&out, x, n);
 }
 
+void act_groups_of(const struct cpu_backend *c, const struct act *a, long row, int group, int n, const float *x)
+{
+    c->kernels.group_sums(a->sums + row * (a->ld / QUANT_GROUP) + group, x, n);
+    act_forms(c, a, row, group, n, x);
+}
+
+bool reads_fp32(const struct act *a, const struct matrix *m)
+{
+    return !(m->kind == MATRIX_Q4 && (a->bf16.n || a->digits.count)) && !(m->kind == MATRIX_Q8 && a->digits.count == DIGITS_MAX);
+}
+
 struct norm_job {
     struct cpu_backend *c;
     const float *x;
-    const struct vector *w;
-    struct act *out;
+    const struct norm *norm;
+    const struct act *out;
 };
 
-void cpu_norm_row(const struct cpu_backend *c, const float *x, const struct vector *w, const struct act *out, long t)
+const float *cpu_norm_row(const struct cpu_backend *c, const float *x, const struct vector *w, const struct act *out, long t, long place)
 {
     const struct model_shape *s = &c->base.shape;
-    c->kernels.rms_norm(out->x + t * out->ld, x + t * s->hidden, w->data, s->hidden, s->rms_eps);
-    act_groups(c, out, t, 0, s->hidden / QUANT_GROUP);
+    const int groups = s->hidden / QUANT_GROUP;
+    float *row = out->x + place * out->ld;
+    c->kernels.rms_norm(row, x + t * s->hidden, w->data, s->hidden, s->rms_eps);
+    if (place == t) act_groups(c, out, t, 0, groups);
+    else act_forms(c, out, t, 0, groups, row);
+    return row;
 }
 
 static void norm_part(void *arg, int thread, int n_threads)
@@ -184,14 +199,17 @@ static void norm_part(void *arg, int thread, int n_threads)
     const struct norm_job *j = arg;
     long lo, hi;
     pool_range(j->c->batch->n_rows, thread, n_threads, &lo, &hi);
-    for (long t = lo; t < hi; t++) cpu_norm_row(j->c, j->x, j->w, j->out, t);
+    for (long t = lo; t < hi; t++) {
+        const float *row = cpu_norm_row(j->c, j->x, j->norm->weight, j->out, t, j->norm->fp32 ? t : lo);
+        if (!j->norm->more) continue;
+        struct digit_row more = digit_row(j->norm->more, t, 0);
+        j->c->kernels.split_digits(&more, row, j->out->ld / QUANT_GROUP);
+    }
 }
 
-void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct vector *w, struct act *out, int digits)
+void cpu_norm_rows(struct cpu_backend *c, const float *x, const struct norm *norm, const struct act *out)
 {
-    out->digits.count = digits;
-    struct norm_job job = {c, x, w, out};
-    run_rows(c, norm_part, &job);
+    run_rows(c, norm_part, &(struct norm_job){c, x, norm, out});
 }
 
 struct add_job {

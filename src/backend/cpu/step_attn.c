@@ -52,8 +52,11 @@ void cpu_step_attn_in(struct backend *be, const struct attn_weights *w, int inde
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
-    cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.count);
     struct linear l[] = {{w->q, ws->q, ws->ld_q}, {w->k, ws->k, ws->ld_kv}, {w->v, ws->v, ws->ld_kv}};
+    struct norm norm = {.weight = w->norm};
+    ws->norm.digits.count = c->now.count;
+    for (int i = 0; i < 3; i++) norm.fp32 |= reads_fp32(&ws->norm, l[i].matrix);
+    cpu_norm_rows(c, ws->x, &norm, &ws->norm);
     cpu_linear(c, l, 3, &ws->norm, c->batch->n_rows);
     struct attn_step job = {c, w, index};
     run_rows(c, append_part, &job);

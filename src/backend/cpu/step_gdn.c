@@ -4,49 +4,39 @@
 
 #include "backend/cpu/cpu.h"
 
-/* The normed rows a second time, with the digits that values and gates are computed from. */
-static void value_digits_part(void *arg, int thread, int n_threads)
-{
-    const struct cpu_backend *c = arg;
-    const struct act *norm = &c->ws.norm;
-    long lo, hi;
-    pool_range(c->batch->n_rows, thread, n_threads, &lo, &hi);
-    for (long t = lo; t < hi; t++) {
-        struct digit_row out = digit_row(&c->ws.value_digits, t, 0);
-        c->kernels.split_digits(&out, norm->x + t * norm->ld, norm->ld / QUANT_GROUP);
-    }
-}
-
-/* The fast mode: queries, keys and z from fewer digits than values, beta and decay, whose errors the state keeps. */
-static void project_coarse_and_fine(struct cpu_backend *c, const struct gdn_weights *w)
+/*
+ * The fast mode: queries, keys and z from fewer digits than values, beta and decay, whose errors the state keeps. `in` has the
+ * coarse ones.
+ */
+static void project_coarse_and_fine(struct cpu_backend *c, const struct gdn_weights *w, const struct act *in)
 {
     struct workspace *ws = &c->ws;
     const int values = 2 * c->base.shape.n_gdn_k_heads * GDN_DIM;
     struct matrix qk = matrix_rows(w->in_qkv, 0, values), v = matrix_rows(w->in_qkv, values, w->in_qkv->rows);
     struct linear coarse[] = {{&qk, ws->qkv, ws->ld_qkv}, {w->in_z, ws->z, ws->ld_z}};
     struct linear fine[] = {{&v, ws->qkv + values, ws->ld_qkv}, {w->in_b, ws->b, ws->ld_heads}, {w->in_a, ws->a, ws->ld_heads}};
-    ws->value_digits.count = c->now.count;
-    run_rows(c, value_digits_part, c);
-    struct act in = ws->norm;
-    in.digits = ws->value_digits;
-    cpu_linear(c, coarse, 2, &ws->norm, c->batch->n_rows);
-    cpu_linear(c, fine, 3, &in, c->batch->n_rows);
+    struct act exact = *in;
+    exact.digits = ws->value_digits;
+    cpu_linear(c, coarse, 2, in, c->batch->n_rows);
+    cpu_linear(c, fine, 3, &exact, c->batch->n_rows);
 }
 
 void cpu_step_gdn_in(struct backend *be, const struct gdn_weights *w)
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
-    cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.delta);
-    if (c->now.delta != c->now.count) {
-        project_coarse_and_fine(c, w);
-        return;
-    }
     struct linear l[] = {{w->in_qkv, ws->qkv, ws->ld_qkv},
                          {w->in_z, ws->z, ws->ld_z},
                          {w->in_b, ws->b, ws->ld_heads},
                          {w->in_a, ws->a, ws->ld_heads}};
-    cpu_linear(c, l, 4, &ws->norm, c->batch->n_rows);
+    const bool fine = c->now.delta != c->now.count;
+    struct norm norm = {.weight = w->norm, .more = fine ? &ws->value_digits : NULL};
+    ws->norm.digits.count = c->now.delta;
+    ws->value_digits.count = c->now.count;
+    for (int i = 0; i < 4; i++) norm.fp32 |= reads_fp32(&ws->norm, l[i].matrix);
+    cpu_norm_rows(c, ws->x, &norm, &ws->norm);
+    if (fine) project_coarse_and_fine(c, w, &ws->norm);
+    else cpu_linear(c, l, 4, &ws->norm, c->batch->n_rows);
 }
 
 struct mix_job {
@@ -240,7 +230,7 @@ static void finish_head(const struct mix_job *j, const float *o, long t, int hea
     float row[GDN_DIM] __attribute__((aligned(64)));
     j->c->kernels.gated_norm(row, o, j->w->out_norm->data, ws->z + t * ws->ld_z + head * GDN_DIM, j->c->base.shape.rms_eps);
     act_groups_of(j->c, &ws->mixed, t, head * (GDN_DIM / QUANT_GROUP), GDN_DIM / QUANT_GROUP, row);
-    if (j->w->out->kind != MATRIX_Q4 || !(ws->mixed.digits.count || ws->mixed.bf16.n)) memcpy(ws->mixed.x + t * ws->mixed.ld + head * GDN_DIM, row, sizeof row);
+    if (reads_fp32(&ws->mixed, j->w->out)) memcpy(ws->mixed.x + t * ws->mixed.ld + head * GDN_DIM, row, sizeof row);
 }
 
 /* Asks for the gates of row t: they lie too far from those of other rows for the processor to know. */

@@ -47,10 +47,9 @@ static void choose_experts(struct workspace *ws, const struct cpu_kernels *k, in
 }
 
 /* A normed row as the routed experts' gate and up read it, where other matrices read it otherwise. */
-static void routed_row(struct cpu_backend *c, long t)
+static void routed_row(struct cpu_backend *c, long t, const float *x)
 {
     struct workspace *ws = &c->ws;
-    const float *x = ws->norm.x + t * ws->norm.ld;
     const int n_groups = ws->norm.ld / QUANT_GROUP;
     const struct act row = act_run(&ws->routed, t, 1);
     if (row.bf16.n) c->kernels.round_bf16(&row.bf16, 0, 0, x, n_groups);
@@ -62,9 +61,26 @@ static void routed_row(struct cpu_backend *c, long t)
 struct route_job {
     struct cpu_backend *c;
     const struct moe_weights *w;
+    bool fp32; /* normed rows are read so */
 };
 
-/* Norm, products and choice of a piece of rows, whose digits (in the first rows of router_digits) stay in the second-level cache. The router reads no bf16. */
+/* The router's normed rows, which reads no bf16. */
+static struct act router_rows(const struct cpu_backend *c)
+{
+    struct act in = c->ws.norm;
+    in.bf16.n = 0;
+    if (c->now.router) in.digits = c->ws.router_digits;
+    return in;
+}
+
+static bool any_reads_fp32(const struct cpu_backend *c, const struct moe_weights *w)
+{
+    const struct act *norm = &c->ws.norm, router = router_rows(c);
+    return reads_fp32(&router, w->router) || reads_fp32(&router, w->shared_gate) || reads_fp32(norm, w->shared_gate_proj) || reads_fp32(norm, w->shared_up) ||
+           reads_fp32(norm, w->gate) || reads_fp32(norm, w->up);
+}
+
+/* Norm, products and choice of a piece of rows, whose digits (in the first rows of router_digits) stay in the second-level cache. */
 static void route_piece(const struct route_job *j, const struct digits *digits, long from, int n)
 {
     struct cpu_backend *c = j->c;
@@ -72,11 +88,11 @@ static void route_piece(const struct route_job *j, const struct digits *digits, 
     struct act in = act_run(&ws->norm, from, n);
     in.bf16.n = 0;
     for (int i = 0; i < n; i++) {
-        cpu_norm_row(c, ws->x, j->w->norm, &ws->norm, from + i);
-        routed_row(c, from + i);
+        const float *row = cpu_norm_row(c, ws->x, j->w->norm, &ws->norm, from + i, j->fp32 ? from + i : from);
+        routed_row(c, from + i, row);
         if (!c->now.router) continue;
         struct digit_row out = digit_row(digits, i, 0);
-        c->kernels.split_digits(&out, in.x + (long)i * in.ld, in.ld / QUANT_GROUP);
+        c->kernels.split_digits(&out, row, in.ld / QUANT_GROUP);
     }
     if (c->now.router) in.digits = *digits;
     product_blocks(c, &(struct product){.matrix = j->w->router, .act = &in, .n = n, .y = ws->router + from * ws->ld_experts, .ldy = ws->ld_experts}, 0, j->w->router->n_blocks);
@@ -100,16 +116,15 @@ void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
     int n = c->batch->n_rows;
+    ws->norm.digits.count = c->now.count;
     if (n >= MANY_ROWS * pool_size(c->pool)) {
-        ws->norm.digits.count = c->now.count;
-        run_rows(c, route_part, &(struct route_job){c, w});
+        run_rows(c, route_part, &(struct route_job){c, w, any_reads_fp32(c, w)});
     } else {
         struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
-        cpu_norm_rows(c, ws->x, w->norm, &ws->norm, c->now.count);
-        struct act in = ws->norm;
-        in.bf16.n = 0;
-        for (int t = 0; t < n; t++) routed_row(c, t);
-        if (c->now.router) in.digits = ws->router_digits;
+        const struct norm norm = {.weight = w->norm, .fp32 = true};
+        const struct act in = router_rows(c);
+        cpu_norm_rows(c, ws->x, &norm, &ws->norm);
+        for (int t = 0; t < n; t++) routed_row(c, t, in.x + (long)t * in.ld);
         for (int t = 0; t < n && c->now.router; t++) {
             struct digit_row out = digit_row(&ws->router_digits, t, 0);
             c->kernels.split_digits(&out, in.x + (long)t * in.ld, in.ld / QUANT_GROUP);
