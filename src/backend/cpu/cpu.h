@@ -64,15 +64,30 @@ struct expert_group {
     int first, n; /* range of slots, and of rows in workspace.inner and expert_out */
 };
 
+/*
+ * Rows of heads of 128 channels. Decode has them side by side, rows ld apart; in prefill the rows of a head lie behind each other,
+ * so that whoever works on a head reads one stream.
+ */
+struct head_rows {
+    float *x;
+    long ld, step; /* from row to row, from head to head */
+};
+enum { HEAD_BLOCKS = GDN_DIM / BLOCK_ROWS }; /* row blocks of a head */
+
+static inline float *head_row(const struct head_rows *h, int head, long row)
+{
+    return h->x + head * h->step + row * h->ld;
+}
+
 /* All intermediates of one batch; n is max_rows, m that or CPU_MIXER_ROWS, if it is less. Sizes in floats unless said. */
 struct workspace {
     float *x;            /* (n, hidden) residual stream */
     struct act norm;     /* (n, hidden) normed input of a mixer or of the experts */
     struct act routed;   /* (n, hidden) norm as prefill of the routed experts reads it, each row a run of its own, where that is not as norm is; x and sums NULL */
     float *rotary;       /* (n, 64): cos of 32 frequencies, then sin */
-    float *qkv;          /* (m, ld_qkv) pre-convolution rows */
-    float *conv;         /* (m, conv_dim) of decode */
-    float *z;            /* (m, value_dim) */
+    struct head_rows qkv; /* m pre-convolution rows of conv_dim */
+    float *conv;         /* (m, ld_conv) of decode */
+    struct head_rows z;  /* m rows of value_dim */
     float *b, *a;        /* (m, ld_heads) in: projections; out: beta and decay */
     struct act mixed;    /* (m, value_dim or n_q_heads*256) input of the output projection */
     float *q;            /* (m, n_q_heads*512) queries and gates */
@@ -93,7 +108,7 @@ struct workspace {
     float *expert_out;   /* (m*8, ld_hidden) of decode */
     float *shared_out;   /* (m, ld_hidden) of a mixer, and of the shared expert in decode */
     struct act head;     /* (max_logits, hidden) */
-    int ld_qkv, ld_z, ld_heads, ld_q, ld_kv, ld_experts, ld_hidden;
+    int ld_conv, ld_z, ld_heads, ld_q, ld_kv, ld_experts, ld_hidden;
 };
 
 /* Digits of activations for 4-bit matrices. */
@@ -178,6 +193,7 @@ struct product {
     int n;
     float *y; /* (n, ldy) */
     int ldy;
+    long step; /* from a head's outputs to those of the next, as in head_rows; 0: all of a row lie side by side */
     struct block_run next; /* as in digit_job */
     struct later_sums sums; /* as in bf16_job, but of row block 0 */
 };
@@ -204,6 +220,7 @@ struct linear {
     const struct matrix *matrix;
     float *y;
     int ldy;
+    long step; /* as in struct product */
 };
 /* Several products of the same rows in one fork-join call. */
 void cpu_linear(struct cpu_backend *c, const struct linear *l, int n_linear, const struct act *act, int n_rows);

@@ -85,12 +85,24 @@ void product_run(const struct cpu_backend *c, const struct product *p, int from,
     matrix_run(&c->kernels, p->matrix, &job, n_blocks, p->next);
 }
 
+/* Row blocks first … last-1 for a piece, head by head where these lie apart. */
+static void product_heads(const struct cpu_backend *c, const struct product *p, int from, int to, long first, long last)
+{
+    struct product part = *p;
+    for (long b = first, end; b < last; b = end) {
+        end = (b / HEAD_BLOCKS + 1) * HEAD_BLOCKS;
+        if (!p->step || end > last) end = last;
+        part.next = end < last ? (struct block_run){matrix_block(p->matrix, p->expert, (int)end), (int)(last - end)} : p->next;
+        float *y = p->step ? p->y + b / HEAD_BLOCKS * p->step + b % HEAD_BLOCKS * BLOCK_ROWS : p->y + b * BLOCK_ROWS;
+        product_run(c, &part, from, to, (int)b, (int)(end - b), y + (long)from * p->ldy);
+    }
+}
+
 void product_blocks(const struct cpu_backend *c, const struct product *p, long first, long last)
 {
-    if (first >= last) return;
-    for (int from = 0, to; from < p->n; from = to) {
+    for (int from = 0, to; first < last && from < p->n; from = to) {
         to = product_piece(p, from);
-        product_run(c, p, from, to, (int)first, (int)(last - first), p->y + (long)from * p->ldy + first * BLOCK_ROWS);
+        product_heads(c, p, from, to, first, last);
     }
 }
 
@@ -121,7 +133,7 @@ static void linear_part(void *arg, int part, int n_parts)
     for (struct linear_run run = linear_run(j, lo, hi), next; run.n; lo += run.n, run = next) {
         next = linear_run(j, lo + run.n, hi);
         const struct linear_run ask = next.n ? next : linear_run(j, then_lo, then_hi);
-        struct product p = {.matrix = run.l->matrix, .act = j->act, .n = j->n_rows, .y = run.l->y, .ldy = run.l->ldy};
+        struct product p = {.matrix = run.l->matrix, .act = j->act, .n = j->n_rows, .y = run.l->y, .ldy = run.l->ldy, .step = run.l->step};
         if (ask.n) p.next = (struct block_run){matrix_block(ask.l->matrix, 0, (int)ask.first), (int)ask.n};
         product_blocks(j->c, &p, run.first, run.first + run.n);
     }

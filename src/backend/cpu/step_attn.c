@@ -52,7 +52,7 @@ void cpu_step_attn_in(struct backend *be, const struct attn_weights *w, int inde
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
-    struct linear l[] = {{w->q, ws->q, ws->ld_q}, {w->k, ws->k, ws->ld_kv}, {w->v, ws->v, ws->ld_kv}};
+    struct linear l[] = {{w->q, ws->q, ws->ld_q, 0}, {w->k, ws->k, ws->ld_kv, 0}, {w->v, ws->v, ws->ld_kv, 0}};
     struct norm norm = {.weight = w->norm};
     ws->norm.digits.count = c->now.count;
     for (int i = 0; i < 3; i++) norm.fp32 |= reads_fp32(&ws->norm, l[i].matrix);
@@ -176,7 +176,7 @@ void cpu_step_attn_mix(struct backend *be, int index)
 void cpu_step_attn_out(struct backend *be, const struct attn_weights *w)
 {
     struct cpu_backend *c = cpu_of(be);
-    struct linear l = {w->o, c->ws.shared_out, c->ws.ld_hidden};
+    struct linear l = {w->o, c->ws.shared_out, c->ws.ld_hidden, 0};
     cpu_linear(c, &l, 1, &c->ws.mixed, c->batch->n_rows);
     cpu_add_rows(c, c->ws.shared_out, c->ws.ld_hidden);
 }

@@ -51,7 +51,7 @@ void cpu_step_head(struct backend *be, const struct vector *norm, const struct m
         act_groups(c, &c->ws.head, i, 0, s->hidden / QUANT_GROUP);
     }
     if (!b->n_logits) return;
-    struct linear l = {head, b->logits, shape_logits_ld(s)};
+    struct linear l = {head, b->logits, shape_logits_ld(s), 0};
     cpu_linear(c, &l, 1, &c->ws.head, b->n_logits);
 }
 

@@ -4,6 +4,19 @@
 
 #include "backend/cpu/cpu.h"
 
+/* How rows of heads lie in this batch: prefill leaves a line between two heads, so that they do not fall on the same places of a cache. */
+static void lay_heads(const struct cpu_backend *c, struct head_rows *h, int ld)
+{
+    const bool behind = c->batch->phase == PHASE_PREFILL;
+    h->ld = behind ? GDN_DIM : ld;
+    h->step = behind ? (long)c->batch->n_rows * GDN_DIM + BLOCK_ROWS : GDN_DIM;
+}
+
+static struct linear to_heads(const struct matrix *m, const struct head_rows *h, int head)
+{
+    return (struct linear){m, head_row(h, head, 0), (int)h->ld, h->step == GDN_DIM ? 0 : h->step};
+}
+
 /*
  * The fast mode: queries, keys and z from fewer digits than values, beta and decay, whose errors the state keeps. `in` has the
  * coarse ones.
@@ -11,10 +24,10 @@
 static void project_coarse_and_fine(struct cpu_backend *c, const struct gdn_weights *w, const struct act *in)
 {
     struct workspace *ws = &c->ws;
-    const int values = 2 * c->base.shape.n_gdn_k_heads * GDN_DIM;
-    struct matrix qk = matrix_rows(w->in_qkv, 0, values), v = matrix_rows(w->in_qkv, values, w->in_qkv->rows);
-    struct linear coarse[] = {{&qk, ws->qkv, ws->ld_qkv}, {w->in_z, ws->z, ws->ld_z}};
-    struct linear fine[] = {{&v, ws->qkv + values, ws->ld_qkv}, {w->in_b, ws->b, ws->ld_heads}, {w->in_a, ws->a, ws->ld_heads}};
+    const int values = 2 * c->base.shape.n_gdn_k_heads; /* the first head of them */
+    struct matrix qk = matrix_rows(w->in_qkv, 0, values * GDN_DIM), v = matrix_rows(w->in_qkv, values * GDN_DIM, w->in_qkv->rows);
+    struct linear coarse[] = {to_heads(&qk, &ws->qkv, 0), to_heads(w->in_z, &ws->z, 0)};
+    struct linear fine[] = {to_heads(&v, &ws->qkv, values), {w->in_b, ws->b, ws->ld_heads, 0}, {w->in_a, ws->a, ws->ld_heads, 0}};
     struct act exact = *in;
     exact.digits = ws->value_digits;
     cpu_linear(c, coarse, 2, in, c->batch->n_rows);
@@ -25,10 +38,12 @@ void cpu_step_gdn_in(struct backend *be, const struct gdn_weights *w)
 {
     struct cpu_backend *c = cpu_of(be);
     struct workspace *ws = &c->ws;
-    struct linear l[] = {{w->in_qkv, ws->qkv, ws->ld_qkv},
-                         {w->in_z, ws->z, ws->ld_z},
-                         {w->in_b, ws->b, ws->ld_heads},
-                         {w->in_a, ws->a, ws->ld_heads}};
+    lay_heads(c, &ws->qkv, ws->ld_conv);
+    lay_heads(c, &ws->z, ws->ld_z);
+    struct linear l[] = {to_heads(w->in_qkv, &ws->qkv, 0),
+                         to_heads(w->in_z, &ws->z, 0),
+                         {w->in_b, ws->b, ws->ld_heads, 0},
+                         {w->in_a, ws->a, ws->ld_heads, 0}};
     const bool fine = c->now.delta != c->now.count;
     struct norm norm = {.weight = w->norm, .more = fine ? &ws->value_digits : NULL};
     ws->norm.digits.count = c->now.delta;
@@ -55,12 +70,12 @@ static void conv_head(const struct mix_job *j, int head)
     for (int i = 0; i < c->batch->n_seqs; i++) {
         const struct batch_seq *b = &c->batch->seqs[i];
         struct conv_job job = {.history = b->seq->conv + (size_t)j->index * CONV_HISTORY * (size_t)conv_dim + channel,
-                               .u = ws->qkv + (long)row * ws->ld_qkv + channel,
+                               .u = head_row(&ws->qkv, head, row),
                                .weight = j->w->conv->data + (size_t)channel * CONV_WIDTH,
-                               .out = ws->conv + (long)row * ws->ld_qkv + channel,
+                               .out = ws->conv + (long)row * ws->ld_conv + channel,
                                .ld_h = conv_dim,
-                               .ld_u = ws->ld_qkv,
-                               .ld_out = ws->ld_qkv,
+                               .ld_u = (int)ws->qkv.ld,
+                               .ld_out = ws->ld_conv,
                                .channels = GDN_DIM,
                                .n = b->n};
         c->kernels.conv_silu(&job);
@@ -69,7 +84,7 @@ static void conv_head(const struct mix_job *j, int head)
     if (head >= 2 * s->n_gdn_k_heads) return;
     float scale = head < s->n_gdn_k_heads ? (float)(1 / sqrt((double)GDN_DIM)) : 1;
     for (int t = 0; t < row; t++) {
-        float *x = ws->conv + (long)t * ws->ld_qkv + channel;
+        float *x = ws->conv + (long)t * ws->ld_conv + channel;
         c->kernels.l2_norm(x, x, scale);
     }
 }
@@ -109,7 +124,7 @@ static void delta_strip(const struct mix_job *j, int head, int strip)
     int key_head = head / (s->n_gdn_v_heads / s->n_gdn_k_heads), row = 0;
     for (int i = 0; i < c->batch->n_seqs; i++) {
         const struct batch_seq *b = &c->batch->seqs[i];
-        const float *rows = ws->conv + (long)row * ws->ld_qkv;
+        const float *rows = ws->conv + (long)row * ws->ld_conv;
         struct gdn_job job = {
             .state = b->seq->recurrent + ((size_t)j->index * (size_t)s->n_gdn_v_heads + (size_t)head) * GDN_DIM * GDN_DIM,
             .v_lo = strip * STRIP,
@@ -117,8 +132,8 @@ static void delta_strip(const struct mix_job *j, int head, int strip)
             .q = rows + key_head * GDN_DIM,
             .k = rows + (s->n_gdn_k_heads + key_head) * GDN_DIM,
             .v = rows + (2 * s->n_gdn_k_heads + head) * GDN_DIM,
-            .ldqk = ws->ld_qkv,
-            .ldv = ws->ld_qkv,
+            .ldqk = ws->ld_conv,
+            .ldv = ws->ld_conv,
             .g = ws->a + (long)row * ws->ld_heads + head,
             .beta = ws->b + (long)row * ws->ld_heads + head,
             .ldg = ws->ld_heads,
@@ -148,7 +163,7 @@ static void gated_norm_part(void *arg, int thread, int n_threads)
     for (long i = lo; i < hi; i++) {
         long t = i / s->n_gdn_v_heads, head = i % s->n_gdn_v_heads;
         float *o = ws->mixed.x + t * ws->mixed.ld + head * GDN_DIM;
-        j->c->kernels.gated_norm(o, o, j->w->out_norm->data, ws->z + t * ws->ld_z + head * GDN_DIM, s->rms_eps);
+        j->c->kernels.gated_norm(o, o, j->w->out_norm->data, head_row(&ws->z, (int)head, t), s->rms_eps);
         act_groups(j->c, &ws->mixed, t, (int)head * (GDN_DIM / QUANT_GROUP), GDN_DIM / QUANT_GROUP);
     }
 }
@@ -166,24 +181,24 @@ struct head_run {
     float q[GRID * GDN_DIM], k[GRID * GDN_DIM], v[GRID * MAX_SHARED * GDN_DIM], o[GRID * MAX_SHARED * GDN_DIM];
 } __attribute__((aligned(64)));
 
-/* Rows before the first chunk, from the state; conv_silu takes them on from chunk to chunk. */
-static void load_history(float *to, const struct head_run *r, int channel)
+/* Rows before the first chunk, from the state; conv_silu takes them on from chunk to chunk. Heads are those of qkv. */
+static void load_history(float *to, const struct head_run *r, int head)
 {
     int conv_dim = shape_conv_dim(&r->j->c->base.shape);
-    const float *from = r->seq->seq->conv + (size_t)r->j->index * CONV_HISTORY * (size_t)conv_dim + channel;
+    const float *from = r->seq->seq->conv + (size_t)r->j->index * CONV_HISTORY * (size_t)conv_dim + (size_t)head * GDN_DIM;
     for (int i = 0; i < CONV_HISTORY; i++) memcpy(to + i * GDN_DIM, from + (long)i * conv_dim, sizeof(float) * GDN_DIM);
 }
 
-/* One head's channels of n rows from batch row t on; out has rows of ld. */
-static void conv_rows(const struct head_run *r, float *history, int channel, long t, int n, float *out, int ld)
+/* One head of n rows from batch row t on; out has rows of ld. */
+static void conv_rows(const struct head_run *r, float *history, int head, long t, int n, float *out, int ld)
 {
     struct workspace *ws = &r->j->c->ws;
     r->j->c->kernels.conv_silu(&(struct conv_job){.history = history,
-                                                  .u = ws->qkv + t * ws->ld_qkv + channel,
-                                                  .weight = r->j->w->conv->data + (size_t)channel * CONV_WIDTH,
+                                                  .u = head_row(&ws->qkv, head, t),
+                                                  .weight = r->j->w->conv->data + (size_t)head * GDN_DIM * CONV_WIDTH,
                                                   .out = out,
                                                   .ld_h = GDN_DIM,
-                                                  .ld_u = ws->ld_qkv,
+                                                  .ld_u = (int)ws->qkv.ld,
                                                   .ld_out = ld,
                                                   .channels = GDN_DIM,
                                                   .n = n});
@@ -228,17 +243,9 @@ static void finish_head(const struct mix_job *j, const float *o, long t, int hea
 {
     struct workspace *ws = &j->c->ws;
     float row[GDN_DIM] __attribute__((aligned(64)));
-    j->c->kernels.gated_norm(row, o, j->w->out_norm->data, ws->z + t * ws->ld_z + head * GDN_DIM, j->c->base.shape.rms_eps);
+    j->c->kernels.gated_norm(row, o, j->w->out_norm->data, head_row(&ws->z, head, t), j->c->base.shape.rms_eps);
     act_groups_of(j->c, &ws->mixed, t, head * (GDN_DIM / QUANT_GROUP), GDN_DIM / QUANT_GROUP, row);
     if (reads_fp32(&ws->mixed, j->w->out)) memcpy(ws->mixed.x + t * ws->mixed.ld + head * GDN_DIM, row, sizeof row);
-}
-
-/* Asks for the gates of row t: they lie too far from those of other rows for the processor to know. */
-static void ask_gates(const struct head_run *r, long t)
-{
-    const struct workspace *ws = &r->j->c->ws;
-    const float *z = ws->z + t * ws->ld_z + r->head * GDN_DIM;
-    for (int i = 0; i < r->n_heads * GDN_DIM; i += BLOCK_ROWS) __builtin_prefetch(z + i);
 }
 
 /* n rows of one chunk, from batch row t on. */
@@ -246,14 +253,13 @@ static void run_chunk(struct head_run *r, long t, int n)
 {
     const struct model_shape *s = &r->j->c->base.shape;
     const int keys = s->n_gdn_k_heads, width = r->n_heads * GDN_DIM;
-    conv_rows(r, r->history[0], r->key_head * GDN_DIM, t, n, r->q, GDN_DIM);
-    conv_rows(r, r->history[1], (keys + r->key_head) * GDN_DIM, t, n, r->k, GDN_DIM);
-    for (int h = 0; h < r->n_heads; h++) conv_rows(r, r->history[2 + h], (2 * keys + r->head + h) * GDN_DIM, t, n, r->v + h * GDN_DIM, width);
+    conv_rows(r, r->history[0], r->key_head, t, n, r->q, GDN_DIM);
+    conv_rows(r, r->history[1], keys + r->key_head, t, n, r->k, GDN_DIM);
+    for (int h = 0; h < r->n_heads; h++) conv_rows(r, r->history[2 + h], 2 * keys + r->head + h, t, n, r->v + h * GDN_DIM, width);
     norm_rows(r, r->q, n, (float)(1 / sqrt((double)GDN_DIM)));
     norm_rows(r, r->k, n, 1);
     delta_rows(r, t, n);
     for (int i = 0; i < n; i++) {
-        if (i + 4 < n) ask_gates(r, t + i + 4);
         for (int h = 0; h < r->n_heads; h++) finish_head(r->j, r->o + i * width + h * GDN_DIM, t + i, r->head + h);
     }
 }
@@ -270,9 +276,9 @@ static void run_heads(struct head_run *r)
 {
     const struct mix_job *j = r->j;
     const int keys = j->c->base.shape.n_gdn_k_heads, n = r->seq->n;
-    load_history(r->history[0], r, r->key_head * GDN_DIM);
-    load_history(r->history[1], r, (keys + r->key_head) * GDN_DIM);
-    for (int h = 0; h < r->n_heads; h++) load_history(r->history[2 + h], r, (2 * keys + r->head + h) * GDN_DIM);
+    load_history(r->history[0], r, r->key_head);
+    load_history(r->history[1], r, keys + r->key_head);
+    for (int h = 0; h < r->n_heads; h++) load_history(r->history[2 + h], r, 2 * keys + r->head + h);
     for (int t = 0, count; t < n; t += count) {
         count = GRID - j->c->place[r->row + t].pos % GRID;
         if (count > n - t) count = n - t;
@@ -311,23 +317,27 @@ static void heads_part(void *arg, int thread, int n_threads)
     }
 }
 
+/* All channels of batch row t before the convolution. */
+static void copy_channels(float *to, const struct cpu_backend *c, long t)
+{
+    for (int h = 0; h < shape_conv_dim(&c->base.shape) / GDN_DIM; h++) memcpy(to + (long)h * GDN_DIM, head_row(&c->ws.qkv, h, t), sizeof *to * GDN_DIM);
+}
+
 /* The rows before the place among these rows whose state is kept: it is on the grid, as is where they begin, so they are here. */
 static void keep_history_inside(const struct mix_job *j, const struct batch_seq *b, int row)
 {
     const struct model_shape *s = &j->c->base.shape;
-    const struct workspace *ws = &j->c->ws;
     const size_t conv_dim = (size_t)shape_conv_dim(s);
     const int n = b->seq->kept_at - j->c->place[row].pos;
     float *kept = state_kept(b->seq, b->seq->kept_at);
     if (!kept || n <= 0 || n > b->n) return;
     kept += shape_recurrent_floats(s) + (size_t)j->index * CONV_HISTORY * conv_dim;
-    for (int k = 0; k < CONV_HISTORY; k++) memcpy(kept + (size_t)k * conv_dim, ws->qkv + (long)(row + n + k - CONV_HISTORY) * ws->ld_qkv, sizeof *kept * conv_dim);
+    for (int k = 0; k < CONV_HISTORY; k++) copy_channels(kept + (size_t)k * conv_dim, j->c, row + n + k - CONV_HISTORY);
 }
 
 /* The last rows become the history, when no head reads the old one any more. */
 static void keep_history(const struct mix_job *j)
 {
-    struct workspace *ws = &j->c->ws;
     const struct batch *b = j->c->batch;
     const size_t conv_dim = (size_t)shape_conv_dim(&j->c->base.shape);
     for (int i = 0, row = 0; i < b->n_seqs; row += b->seqs[i++].n) {
@@ -336,8 +346,9 @@ static void keep_history(const struct mix_job *j)
         keep_history_inside(j, &b->seqs[i], row);
         for (int k = 0; k < CONV_HISTORY; k++) {
             const int from = n + k - CONV_HISTORY;
-            const float *x = from < 0 ? history + (size_t)(n + k) * conv_dim : ws->qkv + (long)(row + from) * ws->ld_qkv;
-            memcpy(history + (size_t)k * conv_dim, x, sizeof(float) * conv_dim);
+            float *to = history + (size_t)k * conv_dim;
+            if (from < 0) memcpy(to, history + (size_t)(n + k) * conv_dim, sizeof *to * conv_dim);
+            else copy_channels(to, j->c, row + from);
         }
     }
 }
@@ -361,7 +372,7 @@ void cpu_step_gdn_mix(struct backend *be, const struct gdn_weights *w, int index
 void cpu_step_gdn_out(struct backend *be, const struct gdn_weights *w)
 {
     struct cpu_backend *c = cpu_of(be);
-    struct linear l = {w->out, c->ws.shared_out, c->ws.ld_hidden};
+    struct linear l = {w->out, c->ws.shared_out, c->ws.ld_hidden, 0};
     cpu_linear(c, &l, 1, &c->ws.mixed, c->batch->n_rows);
     cpu_add_rows(c, c->ws.shared_out, c->ws.ld_hidden);
 }

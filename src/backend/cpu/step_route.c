@@ -120,7 +120,7 @@ void cpu_step_moe_route(struct backend *be, const struct moe_weights *w)
     if (n >= MANY_ROWS * pool_size(c->pool)) {
         run_rows(c, route_part, &(struct route_job){c, w, any_reads_fp32(c, w)});
     } else {
-        struct linear l[] = {{w->router, ws->router, ws->ld_experts}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS}};
+        struct linear l[] = {{w->router, ws->router, ws->ld_experts, 0}, {w->shared_gate, ws->shared_gate, BLOCK_ROWS, 0}};
         const struct norm norm = {.weight = w->norm, .fp32 = true};
         const struct act in = router_rows(c);
         cpu_norm_rows(c, ws->x, &norm, &ws->norm);

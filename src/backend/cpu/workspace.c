@@ -43,13 +43,19 @@ static int row_width(int n)
     return round_up(n, 2 * BLOCK_ROWS) + BLOCK_ROWS;
 }
 
+/* Rows of heads, side by side or behind each other with a line between two heads. */
+static float *carve_heads(struct carver *c, size_t rows, int ld)
+{
+    return carve(c, (rows * (size_t)ld + (size_t)ld / GDN_DIM * BLOCK_ROWS) * sizeof(float));
+}
+
 /* Outputs of products for m rows: each is written before it is read, and those of a mixer, of attention and of the experts are never alive together. */
 static void carve_outputs(struct workspace *ws, size_t m, struct carver *c)
 {
     struct carver delta = *c, attention = *c, experts = *c;
-    ws->qkv = carve_floats(&delta, m, ws->ld_qkv);
-    ws->conv = carve_floats(&delta, m, ws->ld_qkv);
-    ws->z = carve_floats(&delta, m, ws->ld_z);
+    ws->qkv.x = carve_heads(&delta, m, ws->ld_conv);
+    ws->conv = carve_floats(&delta, m, ws->ld_conv);
+    ws->z.x = carve_heads(&delta, m, ws->ld_z);
     ws->b = carve_floats(&delta, m, ws->ld_heads);
     ws->a = carve_floats(&delta, m, ws->ld_heads);
     ws->q = carve_floats(&attention, m, ws->ld_q);
@@ -66,7 +72,7 @@ static void carve_all(struct workspace *ws, const struct model_shape *s, int max
 {
     size_t n = (size_t)max_rows, slots = n * EXPERTS_PER_TOKEN, m = n < CPU_MIXER_ROWS ? n : CPU_MIXER_ROWS;
     int q_dim = s->n_q_heads * HEAD_DIM, value_dim = shape_gdn_value_dim(s);
-    ws->ld_qkv = row_width(shape_conv_dim(s));
+    ws->ld_conv = row_width(shape_conv_dim(s));
     ws->ld_z = row_width(value_dim);
     ws->ld_heads = round_up(s->n_gdn_v_heads, BLOCK_ROWS);
     ws->ld_q = row_width(2 * q_dim);
