@@ -41,6 +41,13 @@ lily_status body_text_only(const struct body *b, struct lily_err *err)
     return LILY_ERR_UNSUPPORTED;
 }
 
+bool body_ends_answered(const struct body *b)
+{
+    size_t n = json_size(b->request.messages);
+    const struct json *role = n ? json_get(json_at(b->request.messages, n - 1), "role") : NULL;
+    return role && json_kind(role) == JSON_STRING && strcmp(json_string(role), "assistant") == 0;
+}
+
 void body_free(struct body *b)
 {
     if (b->request.messages) chat_request_free(&b->request);

@@ -16,6 +16,8 @@ struct body {
 lily_status body_read(const char *path, struct body *out, struct lily_err *err);
 /* LILY_ERR_UNSUPPORTED when a message holds an image or a video, which the model would not see. */
 lily_status body_text_only(const struct body *b, struct lily_err *err);
+/* Whether the last message is the model's own, so that nothing is asked. */
+bool body_ends_answered(const struct body *b);
 void body_free(struct body *b);
 
 #endif

@@ -98,6 +98,8 @@ static lily_status ask(const struct run_args *a, int n, char **words, struct que
     LILY_TRY(check_word("--system", a->system, err));
     if (a->messages) {
         LILY_TRY(body_read(a->messages, &q->body, err));
+        if (body_ends_answered(&q->body))
+            log_note("the last message is the model's own, so it goes on talking: put a user's message behind it to ask something");
         return body_text_only(&q->body, err);
     }
     LILY_TRY(read_text(n ? words[0] : NULL, &q->text, err));

@@ -72,6 +72,12 @@ if [ -n "$have_python" ]; then
     run run -m $TINY --ctx 2048 --messages "$tmp/body.json" -n 8 --temp 0 --json --think
     expect '--think wins over the body' json 'v["reasoning"] != ""'
 
+    expect '--messages: a question is answered without a note' is "$err" ''
+    printf '{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yo"}]}' >"$tmp/answered.json"
+    run run -m $TINY --ctx 2048 --messages "$tmp/answered.json" -n 2 --temp 0 --no-think
+    expect '--messages: an answer at the end is told' has "$err" "the last message is the model's own"
+    expect '--messages: and gone on from' is "$rc" 0
+
     # One token over and over: the bias decides what is written.
     token() { "$LILY" tokenize -m $TINY --json "$1" | python3 -c 'import json,sys; print(json.load(sys.stdin)["ids"][0])'; }
     x=$(token x)
