@@ -14,6 +14,8 @@ const struct command *command_find(const char *name, struct lily_err *err); /* N
 
 void commands_help(struct buf *out); /* the list of commands */
 
+/* A measured number with three digits behind the point. */
+struct json *json_rounded(double v);
 /* Prints one JSON value and a line feed to stdout, and frees it. */
 void print_json(struct json *moved);
 /* Prints n bytes to stdout: made safe when it is a terminal, as they are otherwise. */

@@ -1,6 +1,7 @@
 /* The lily program: dispatch to one file per command, errors, exit codes. */
 #include <errno.h>
 #include <locale.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,11 @@ static int output_error; /* errno of the first failed write to stdout */
 void write_output(const char *text, size_t n)
 {
     if (fwrite(text, 1, n, stdout) < n && !output_error) output_error = errno;
+}
+
+struct json *json_rounded(double v)
+{
+    return json_new_double(round(v * 1e3) / 1e3);
 }
 
 void print_json(struct json *moved)

@@ -32,7 +32,7 @@ static void report(const struct pack_args *a, const struct packing_job *j, size_
         json_put(top, "file", json_new_string(j->path.data));
         json_put(top, "did", json_new_string(done));
         json_put(top, "bytes", json_new_int((int64_t)bytes));
-        json_put(top, "ms", json_new_double(ms));
+        json_put(top, "ms", json_rounded(ms));
         print_json(top);
         return;
     }

@@ -329,7 +329,7 @@ static void print_result(const struct pull *p, double ms)
         json_put(v, "dir", json_new_text(buf_str(&dir), dir.len));
         json_put(v, "bytes", json_new_int(p->total));
         json_put(v, "fetched", json_new_int(p->fetched));
-        json_put(v, "ms", json_new_double(ms));
+        json_put(v, "ms", json_rounded(ms));
         print_json(v);
     } else {
         print_text(buf_str(&dir), dir.len);

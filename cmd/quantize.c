@@ -55,7 +55,7 @@ static lily_status convert(const struct quantize_args *a, char **words, struct l
         json_put(v, "files", json_new_int(r.n_files));
         json_put(v, "bytes_in", json_new_int(r.bytes_in));
         json_put(v, "bytes_out", json_new_int(r.bytes_out));
-        json_put(v, "ms", json_new_double(ms));
+        json_put(v, "ms", json_rounded(ms));
         print_json(v);
     } else {
         log_note("%s and %d of multi-token prediction in %s: %s from %s in %.1f s (%s/s)", COUNT_TEXT(r.n_tensors, "tensor"), r.n_mtp, COUNT_TEXT(r.n_files, "file"),

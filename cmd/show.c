@@ -1,13 +1,13 @@
 /* Showing an answer while it is made, and its counts. */
 #include "show.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/env.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "commands.h"
 #include "interrupt.h"
 
 struct shown {
@@ -73,19 +73,14 @@ struct json *show_usage(const struct answer *a)
     return v;
 }
 
-static struct json *rounded(double v)
-{
-    return json_new_double(round(v * 1e3) / 1e3);
-}
-
 struct json *show_timings(const struct answer *a, double load_ms)
 {
     struct json *v = json_new_object();
-    json_put(v, "load_ms", rounded(load_ms));
-    json_put(v, "prefill_ms", rounded(a->prefill_ms));
-    json_put(v, "decode_ms", rounded(a->decode_ms));
-    json_put(v, "prefill_tok_s", rounded(answer_prefill_speed(a)));
-    json_put(v, "decode_tok_s", rounded(answer_decode_speed(a)));
+    json_put(v, "load_ms", json_rounded(load_ms));
+    json_put(v, "prefill_ms", json_rounded(a->prefill_ms));
+    json_put(v, "decode_ms", json_rounded(a->decode_ms));
+    json_put(v, "prefill_tok_s", json_rounded(answer_prefill_speed(a)));
+    json_put(v, "decode_tok_s", json_rounded(answer_decode_speed(a)));
     return v;
 }
 

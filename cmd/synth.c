@@ -102,7 +102,7 @@ static void report(const struct synth_plan *p, const struct synth_args *a, doubl
         json_put(top, "seed", json_new_int(a->seed));
         json_put(top, "tensors", json_new_int(p->n_tensors));
         json_put(top, "bytes", json_new_int(p->bytes));
-        json_put(top, "ms", json_new_double(ms));
+        json_put(top, "ms", json_rounded(ms));
         print_json(top);
         return;
     }

@@ -4,7 +4,7 @@
 run synth --preset tiny --out "$tmp/m" --json
 expect 'synth succeeds' is "$rc" 0
 if [ "$have_python" ]; then
-    expect 'synth --json' json 'v["dir"].endswith("/m") and v["tensors"] == 182 and v["bytes"] > 2e6 and v["seed"] == 1'
+    expect 'synth --json' json 'v["dir"].endswith("/m") and v["tensors"] == 182 and v["bytes"] > 2e6 and v["seed"] == 1 and v["ms"] == round(v["ms"], 3)'
 else
     skip 'synth --json' 'no python3'
 fi
