@@ -137,6 +137,8 @@ struct source {
 
 static lily_status find_source(const struct bench_args *a, struct source *s, struct lily_err *err)
 {
+    if (a->synthetic && a->model.dir)
+        LILY_FAIL(err, LILY_ERR_USAGE, "bench: --synthetic makes the model that is measured: no --model beside it");
     if (a->synthetic) {
         buf_printf(&s->name, "synthetic %s, seed %d", synth_preset_name(a->preset), a->seed);
         return synth_plan_make(a->preset, (uint64_t)a->seed, &s->plan, err);
@@ -241,6 +243,7 @@ static lily_status measure(const struct bench_args *a, struct bench_report *r, s
     lily_status st = bench_run(r->model, &o, result, err);
     interrupt_mode(INTERRUPT_ENDS);
     progress_end(&bar);
+    if (st == LILY_ERR_CANCELLED) err_set(err, st, "stopped before all was measured: there is no report");
     if (st == LILY_OK) st = print_report(a, r, err);
     free(result);
     return st;

@@ -159,6 +159,19 @@ static void row_cells(const struct bench_row *r, char cells[N_COLUMNS][32])
     cell(cells[8], r->joules, 2, "");
 }
 
+/* What the marks of the table mean, of those that it has. */
+static void add_marks(const struct bench_result *result, struct buf *out)
+{
+    bool open = false, filled = false;
+    for (int k = 0; k < result->n_rows; k++) {
+        open = open || !result->rows[k].final;
+        filled = filled || result->rows[k].filled;
+    }
+    if (open) buf_addz(out, "\n? not final: see the note.");
+    if (filled) buf_addz(out, "\n* decode only, over a cache filled from a seed.");
+    if (open || filled) buf_addc(out, '\n');
+}
+
 /* Where the time went, in milliseconds a token. */
 static void add_steps(const struct bench_result *result, struct buf *out)
 {
@@ -190,7 +203,7 @@ void report_table(const struct bench_report *r, struct buf *out)
         }
         buf_printf(out, "  %s\n", row->note);
     }
-    buf_addz(out, "\n? not final: see the note.  * decode only, over a cache filled from a seed.\n");
+    add_marks(r->result, out);
     if (r->steps) add_steps(r->result, out);
 }
 

@@ -14,6 +14,8 @@ expect 'and the limits' has "$out" 'Gop/s ('
 expect 'and the peers of the device' has "$out" 'other <engine>'
 expect 'and no others' lacks "$out" elsewhere
 expect 'a filled cache is marked' has "$out" 'cache filled from a seed'
+run bench --synthetic tiny --lengths 16 --steps 1 --quick
+expect 'no mark is explained that no row has' lacks "$out" 'cache filled'
 expect 'CSV: a head and three rows' test "$(wc -l <"$tmp/b.csv")" -eq 4
 expect 'Markdown: a table' test "$(grep -c '^|' "$tmp/b.md")" -eq 5
 if [ "$have_python" ]; then
@@ -32,6 +34,15 @@ if [ "$have_python" ]; then
 else
     skip 'JSON and XML' 'no python3' 9
 fi
+run bench --synthetic tiny -m $TINY --lengths 16
+expect 'two models' fails_with 2 'no --model beside it'
+"$LILY" bench --synthetic demo --lengths 16K --rounds 15 --phase prefill >"$tmp/out" 2>"$tmp/err" &
+pid=$!
+sleep 3
+kill -INT $pid
+wait $pid
+rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+expect 'Ctrl-C while it measures' fails_with 130 'stopped before all was measured: there is no report'
 run bench --synthetic tiny --lengths 12,x
 expect 'no number in the list' fails_with 2 'is no list of lengths'
 run bench --synthetic tiny --lengths 0
