@@ -56,11 +56,28 @@ static void count(struct chat *c)
     c->written += (long)c->last.ids.n;
 }
 
+/* How a conversation goes on that the context does not hold. */
+static const char *more_room(const struct chat *c)
+{
+    if (model_plan(c->bundle.model)->ctx < c->bundle.config.shape.max_positions)
+        return "/save FILE, then lily chat --ctx N --load FILE, goes on with more room";
+    return "the model has no larger one; /undo takes the last message back, /new begins anew";
+}
+
+static void say_limit(const struct chat *c, const struct answer *a)
+{
+    bool full = a->prompt_tokens + (int)a->ids.n > model_plan(c->bundle.model)->ctx;
+    if (full) fprintf(stderr, "(the context is full: %s)\n", more_room(c));
+    else fputs("(the answer reached its limit of tokens: --max-tokens sets it)\n", stderr);
+}
+
 /* Stopped before its first token. What was read stays in the session: whoever asks the same again does not wait for it again. */
 static void say_unread(const struct chat *c, const struct answer *a)
 {
     int read = a->read.reused + a->read.computed;
-    if (c->terminal) fprintf(stderr, "(reading was stopped at %d of %d tokens; /retry goes on from there)\n\n", read, a->prompt_tokens);
+    if (!c->terminal) return;
+    if (read < a->prompt_tokens) fprintf(stderr, "(reading was stopped at %d of %d tokens; /retry goes on from there)\n\n", read, a->prompt_tokens);
+    else fputs("(stopped before the answer's first token; all was read, /retry goes on from there)\n\n", stderr);
 }
 
 /* Answers the last user message of the conversation and adds the answer to it. *unread: the reading was stopped, nothing was added. */
@@ -87,6 +104,7 @@ static lily_status answer_last(struct chat *c, bool *unread, struct lily_err *er
     bool report = c->args->common.verbose || c->terminal;
     if (st == LILY_OK) st = show_answer(&job, &c->screen, report, &answer, err);
     prompt_free(&prompt);
+    if (st == LILY_ERR_LIMIT) err_hint(err, "a shorter message may fit; %s", more_room(c));
     LILY_TRY(st);
     *unread = answer.finish == FINISH_CANCELLED && !answer.ids.n;
     if (*unread) {
@@ -101,7 +119,7 @@ static lily_status answer_last(struct chat *c, bool *unread, struct lily_err *er
     if (c->args->common.verbose) show_report(&c->last);
     if (c->last.ids.n) talk_add(&c->talk, answer_message(&c->last));
     if (c->terminal && answer.finish == FINISH_CANCELLED) fputs("(stopped)\n", stderr);
-    if (c->terminal && answer.finish == FINISH_LENGTH) fputs("(the answer reached its limit of tokens: --max-tokens and --ctx set it)\n", stderr);
+    if (c->terminal && answer.finish == FINISH_LENGTH) say_limit(c, &answer);
     if (c->terminal) fputs("\n", stderr); /* a blank line before the next prompt */
     return LILY_OK;
 }

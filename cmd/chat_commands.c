@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "chat.h"
 #include "commands.h"
+#include "foreign.h"
 
 struct slash {
     const char *name; /* without the slash */
@@ -57,7 +58,7 @@ static lily_status save(struct chat *c, const char *arg, struct lily_err *err)
 {
     LILY_TRY(need_file(arg, "save", err));
     LILY_TRY(talk_save(&c->talk, arg, err));
-    say(c, "Saved; lily run --messages FILE reads it, too.");
+    say(c, "Saved; lily chat --load FILE goes on with it.");
     return LILY_OK;
 }
 
@@ -111,6 +112,16 @@ static lily_status undo(struct chat *c, const char *arg, struct lily_err *err)
     return LILY_OK;
 }
 
+static lily_status new_talk(struct chat *c, const char *arg, struct lily_err *err)
+{
+    int before = c->talk.current + 1;
+    (void)arg;
+    LILY_TRY(talk_new(&c->talk, err));
+    chat_forget_stopped(c); /* it was said elsewhere */
+    if (c->terminal) fprintf(stderr, "A new conversation; /branch %d goes back.\n", before);
+    return LILY_OK;
+}
+
 static lily_status branch(struct chat *c, const char *arg, struct lily_err *err)
 {
     bool made = false;
@@ -139,11 +150,12 @@ static lily_status stats(struct chat *c, const char *arg, struct lily_err *err)
     int ctx = model_plan(c->bundle.model)->ctx;
     if (c->have_last) {
         const struct answer *a = &c->last;
+        int used = a->prompt_tokens + (int)a->ids.n; /* with a last token that a full context no longer takes up */
         printf("last answer  %s read: %d cached, %d computed; %zu written, %d thinking\n", COUNT_TEXT(a->prompt_tokens, "token"),
                a->read.reused, a->read.computed, a->ids.n, a->reasoning_tokens);
         if (!a->read.reused && c->answers > 1) printf("             (what was read is kept in steps of %d tokens)\n", GRID);
         printf("speed        %.1f tok/s read, %.1f written\n", answer_prefill_speed(a), answer_decode_speed(a));
-        printf("context      %d of %d tokens, behind that answer\n", a->prompt_tokens + (int)a->ids.n, ctx);
+        printf("context      %d of %d tokens, behind that answer\n", used < ctx ? used : ctx, ctx);
     } else {
         printf("context      0 of %d tokens\n", ctx);
     }
@@ -183,6 +195,7 @@ static const struct slash *slashes(int *n)
         {"system", "TEXT", "set the system prompt; without TEXT there is none", set_system},
         {"retry", "", "answer the last message again, or go on with a stopped one", retry},
         {"undo", "", "take back the last message and its answer", undo},
+        {"new", "", "begin a new conversation; /branch finds this one", new_talk},
         {"branch", "[NAME|N]", "go on in a copy; go to branch NAME or N; list them", branch},
         {"save", "FILE", "write the conversation as JSON", save},
         {"load", "FILE", "go on with a saved conversation", load},
@@ -209,7 +222,7 @@ lily_status chat_command(struct chat *c, const char *line, struct lily_err *err)
         if (*arg && !*table[i].arg) LILY_FAIL(err, LILY_ERR_USAGE, "/%s takes nothing after it", name);
         return table[i].run(c, arg, err);
     }
-    const char *near = nearest_name(name, names, n);
+    const char *own = foreign_slash(name), *near = own ? own : nearest_name(name, names, n);
     err_set(err, LILY_ERR_USAGE, "unknown command /%s", name);
     if (command_takes(&cmd_chat, name)) err_hint(err, "--%s is an option: it is given when the chat is started (lily help chat)", name);
     else if (near) err_hint(err, "did you mean /%s?", near);

@@ -1,4 +1,4 @@
-/* Options and commands of other programs, and what they are called here. */
+/* Options, commands and slash commands of other programs, and what they are called here. */
 #include "foreign.h"
 
 #include <stdbool.h>
@@ -6,12 +6,16 @@
 #include <string.h>
 
 static const char no_need[] = "leave it out: lily does that by itself";
+static const char a_card[] = "leave it out: a card that is there is taken by itself, and runs the whole model";
+static const char mapped[] = "leave it out: only a packed file is mapped (lily pack)";
 static const char one_device[] = "leave it out: lily runs on one device";
 static const char of_checkpoint[] = "leave it out: the checkpoint says it";
 static const char no_form[] = "answers cannot be held to a form yet: ask for it in the prompt";
 static const char a_word[] = "the prompt is a word of its own: lily run \"PROMPT\"";
 static const char from_stdin[] = "a text comes on stdin: lily run \"PROMPT\" <FILE";
 static const char talk[] = "lily chat is a conversation";
+static const char no_daemon[] = "lily has no background service: Ctrl-C, or kill, ends a lily serve";
+static const char a_switch[] = "lily --version shows it";
 static const char with_model[] = "it goes with the model's name: OWNER/NAME@REVISION";
 
 static const struct foreign options[] = {
@@ -64,10 +68,10 @@ static const struct foreign options[] = {
     {"threads-batch", "threads", NULL},
     {"cuda", "device", NULL},
     {"gpu", "device", NULL},
-    {"gpu-layers", "device", NULL},
+    {"gpu-layers", NULL, a_card},
     {"gpus", "device", NULL},
-    {"n-gpu-layers", "device", NULL},
-    {"ngl", "device", NULL},
+    {"n-gpu-layers", NULL, a_card},
+    {"ngl", NULL, a_card},
     {"cache-type-k", "kv", NULL},
     {"cache-type-v", "kv", NULL},
     {"ctk", "kv", NULL},
@@ -118,6 +122,7 @@ static const struct foreign options[] = {
     {"flash-attn", NULL, no_need},
     {"enable-prefix-caching", NULL, no_need},
     {"jinja", NULL, no_need},
+    {"no-mmap", NULL, mapped},
     {"stream", NULL, no_need},
     {"b", NULL, no_need},
     {"batch-size", NULL, no_need},
@@ -135,10 +140,36 @@ static const struct foreign options[] = {
     {"json-schema", NULL, no_form},
 };
 
-static const char *const command_names[][2] = {
-    {"ask", "run"},        {"bench-serve", "loadtest"}, {"complete", "run"},   {"convert", "quantize"}, {"delete", "remove"},
-    {"download", "pull"},  {"generate", "run"},         {"launch", "serve"},   {"ls", "list"},          {"models", "list"},
-    {"perplexity", "eval"}, {"rm", "remove"},           {"server", "serve"},   {"show", "info"},
+static const struct foreign command_names[] = {
+    {"ask", "run", NULL},
+    {"bench-serve", "loadtest", NULL},
+    {"complete", "run", NULL},
+    {"convert", "quantize", NULL},
+    {"delete", "remove", NULL},
+    {"download", "pull", NULL},
+    {"generate", "run", NULL},
+    {"launch", "serve", NULL},
+    {"ls", "list", NULL},
+    {"models", "list", NULL},
+    {"perplexity", "eval", NULL},
+    {"ps", NULL, no_daemon},
+    {"rm", "remove", NULL},
+    {"server", "serve", NULL},
+    {"show", "info", NULL},
+    {"stop", NULL, no_daemon},
+    {"ui", "serve", NULL},
+    {"version", NULL, a_switch},
+    {"web", "serve", NULL},
+};
+
+static const struct foreign slashes[] = {
+    {"?", "help", NULL},
+    {"bye", "quit", NULL},
+    {"clear", "new", NULL},
+    {"exit", "quit", NULL},
+    {"regen", "retry", NULL},
+    {"regenerate", "retry", NULL},
+    {"reset", "new", NULL},
 };
 
 /* Whether they are the same, "_" taken for "-". */
@@ -149,16 +180,25 @@ static bool same(const char *a, const char *b)
     return *a == *b;
 }
 
-const struct foreign *foreign_option(const char *name)
+static const struct foreign *find(const struct foreign *list, size_t n, const char *name)
 {
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        if (same(name, options[i].name)) return &options[i];
+    for (size_t i = 0; i < n; i++)
+        if (same(name, list[i].name)) return &list[i];
     return NULL;
 }
 
-const char *foreign_command(const char *name)
+const struct foreign *foreign_option(const char *name)
 {
-    for (size_t i = 0; i < sizeof command_names / sizeof command_names[0]; i++)
-        if (strcmp(name, command_names[i][0]) == 0) return command_names[i][1];
-    return NULL;
+    return find(options, sizeof options / sizeof options[0], name);
+}
+
+const struct foreign *foreign_command(const char *name)
+{
+    return find(command_names, sizeof command_names / sizeof command_names[0], name);
+}
+
+const char *foreign_slash(const char *name)
+{
+    const struct foreign *found = find(slashes, sizeof slashes / sizeof slashes[0], name);
+    return found ? found->own : NULL;
 }

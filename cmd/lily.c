@@ -35,9 +35,10 @@ const struct command *command_find(const char *name, struct lily_err *err)
         names[n] = commands[n]->name;
     }
     err_set(err, LILY_ERR_USAGE, "unknown command \"%.60s\"", name);
-    const char *own = foreign_command(name), *near = own ? own : nearest_name(name, names, n);
+    const struct foreign *foreign = foreign_command(name);
+    const char *near = foreign ? foreign->own : nearest_name(name, names, n);
     if (near) err_hint(err, "did you mean lily %s?", near);
-    else err_hint(err, "%s", strcmp(name, "version") == 0 ? "lily --version shows it" : "lily help lists the commands");
+    else err_hint(err, "%s", foreign ? foreign->advice : "lily help lists the commands");
     return NULL;
 }
 

@@ -1,6 +1,7 @@
 /* Conversations and their branches. */
 #include "talk.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,11 @@ static const char *role_of(const struct json *message)
     return role && json_kind(role) == JSON_STRING ? json_string(role) : "";
 }
 
+static bool has_system(const struct branch *b)
+{
+    return b->n > 0 && strcmp(role_of(b->messages[0]), "system") == 0;
+}
+
 void talk_add(struct talk *t, struct json *moved)
 {
     branch_add(talk_branch(t), moved);
@@ -75,8 +81,7 @@ void talk_add_text(struct talk *t, const char *role, const char *text, size_t n)
 void talk_set_system(struct talk *t, const char *text)
 {
     struct branch *b = talk_branch(t);
-    bool have = b->n > 0 && strcmp(role_of(b->messages[0]), "system") == 0;
-    if (have) {
+    if (has_system(b)) {
         json_free(b->messages[0]);
         memmove(b->messages, b->messages + 1, (size_t)--b->n * sizeof *b->messages);
     }
@@ -132,6 +137,17 @@ struct json *talk_messages(struct talk *t)
     return list;
 }
 
+/* Goes to a new branch with the first n messages of the current one. */
+static lily_status begin_copy(struct talk *t, const char *name, int n, struct lily_err *err)
+{
+    if (t->n == MAX_BRANCHES) LILY_FAIL(err, LILY_ERR_LIMIT, "there are %d branches already", t->n);
+    struct branch *to = new_branch(t, name);
+    const struct branch *from = talk_branch(t);
+    for (int i = 0; i < n; i++) branch_add(to, json_copy(from->messages[i]));
+    t->current = t->n - 1;
+    return LILY_OK;
+}
+
 lily_status talk_go(struct talk *t, const char *name, bool *made, struct lily_err *err)
 {
     char *end;
@@ -147,13 +163,16 @@ lily_status talk_go(struct talk *t, const char *name, bool *made, struct lily_er
         t->current = i;
         return LILY_OK;
     }
-    if (t->n == MAX_BRANCHES) LILY_FAIL(err, LILY_ERR_LIMIT, "there are %d branches already", t->n);
-    struct branch *to = new_branch(t, name);
-    const struct branch *from = talk_branch(t);
-    for (int i = 0; i < from->n; i++) branch_add(to, json_copy(from->messages[i]));
-    t->current = t->n - 1;
+    LILY_TRY(begin_copy(t, name, talk_branch(t)->n, err));
     *made = true;
     return LILY_OK;
+}
+
+lily_status talk_new(struct talk *t, struct lily_err *err)
+{
+    char name[32];
+    snprintf(name, sizeof name, "new %d", t->n + 1);
+    return begin_copy(t, name, has_system(talk_branch(t)), err);
 }
 
 lily_status talk_save(struct talk *t, const char *path, struct lily_err *err)

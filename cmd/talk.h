@@ -40,6 +40,9 @@ struct json *talk_messages(struct talk *t);
 /* Goes to branch NAME or number N (from 1); a new name makes a copy of the current one and goes there. *made says which. */
 lily_status talk_go(struct talk *t, const char *name, bool *made, struct lily_err *err);
 
+/* Goes to a new branch that has the system prompt of the current one and nothing else. */
+lily_status talk_new(struct talk *t, struct lily_err *err);
+
 /* {messages}, as run --messages reads it. */
 lily_status talk_save(struct talk *t, const char *path, struct lily_err *err);
 /* Replaces the messages of the current branch. */

@@ -74,8 +74,13 @@ chat 'hello\n/stats\n'
 expect 'and adds a line feed' test "$two" -gt "$(last_stat 1)"
 chat '//help\n/stats\n'
 expect 'two slashes are a message' test "$(last_stat 1)" -gt 0
+chat 'hello\n/new\nhello there\n/branch\n/branch 1\n/new\n/stats\n' -s 'Be brief.'
+expect '/new: a branch with the system prompt' has "$out" '* 2 new 2, 3 messages'
+expect '/new: what was said stays' has "$out" '  1 main, 3 messages'
+chat 'hello\n/new\nhello there\n'
+expect '/new: answers as a chat that begins' is "$(tail -n 1 "$tmp/out")" "$first"
 chat '/help\n'
-for c in think nothink system retry undo branch save load stats help quit; do
+for c in think nothink system retry undo new branch save load stats help quit; do
     expect "/help names /$c" has "$out" "/$c"
 done
 chat '/quit\nhello\n'
@@ -89,6 +94,10 @@ expect 'the chat goes on' is "$out" "$first"
 expect 'the status tells' is "$rc" 2
 chat '/temp 0.5\n'
 expect 'an option of the command line: where it belongs' has "$err" '--temp is an option: it is given when the chat is started'
+for pair in clear:new reset:new exit:quit bye:quit '?:help' regen:retry; do
+    chat "/${pair%:*}\n"
+    expect "/${pair%:*}: its name here" has "$err" "did you mean /${pair#*:}?"
+done
 chat '/tmep\n'
 expect 'a command that is like none: no guess' lacks "$err" 'did you mean'
 chat '/retry\n'
@@ -118,6 +127,7 @@ chat '/quit now\n'
 expect 'a word too many' has "$err" '/quit takes nothing'
 chat "$(head -c 9000 /dev/zero | tr '\0' y)\nhello there\n"
 expect 'a message past the context' has "$err" 'context'
+expect 'how a chat gets more room' has "$err" 'hint: a shorter message may fit; /save FILE, then lily chat --ctx N --load FILE'
 expect 'it is taken back' is "$out" "$first"
 
 if [ -n "$have_python" ]; then
@@ -132,6 +142,8 @@ json.dump(v, open(sys.argv[2], "w"))' "$tmp/warm.json" "$tmp/cold.json"
 v = json.load(open(sys.argv[1])); m = v["messages"]
 assert [x["role"] for x in m] == ["user", "assistant"] and m[0]["content"] == "hello"' "$tmp/saved.json"
     x=$("$LILY" tokenize -m $TINY --json x | python3 -c 'import json,sys; print(json.load(sys.stdin)["ids"][0])')
+    chat 'hello\n/stats\n' --ctx 100 -n 200 --logit-bias "$x=100"
+    expect 'a full context is not more than full' grep -q '^context  *100 of 100 tokens' "$tmp/out"
     # term STEPS [OPTIONS...]; the model says x for ever, until its limit of tokens
     term() {
         printf '%s\n' "$1" >"$tmp/steps"
@@ -145,10 +157,17 @@ send hello\r
 wait xxx
 wait > 
 send \x04' -n 5
+    expect 'typed: a limit of tokens' has "$out" 'limit of tokens: --max-tokens sets it'
     expect 'typed: Ctrl-D ends with status' is "$rc" 0
     expect 'typed: an answer' has "$out" xxxxx
     expect 'the history belongs to its owner' is "$(stat -c %a "$tmp/state/lily/chat_history")" 600
     expect 'the history has the line' grep -q hello "$tmp/state/lily/chat_history"
+    term 'wait > 
+send hello\r
+wait the context is full: /save FILE
+wait > 
+send \x04' --ctx 100
+    expect 'typed: a full context' is "$rc" 0
     term 'wait > 
 send hello\r
 wait xxxx

@@ -97,8 +97,10 @@ hints --repeat-penalty run 'did you mean --repetition-penalty?'
 hints --system-prompt run 'did you mean --system?'
 hints -sys run 'did you mean --system?'
 hints --num-threads serve 'did you mean --threads?'
-hints -ngl run 'did you mean --device?'
-hints -ngl serve 'did you mean --device?'
+hints -ngl run 'leave it out: a card'
+hints --gpu-layers serve 'leave it out: a card'
+hints --gpu serve 'did you mean --device?'
+hints --no-mmap run 'leave it out: only a packed file is mapped'
 hints -np serve 'did you mean --parallel?'
 hints -hf run 'did you mean --model?'
 hints --gpu-memory-utilization serve 'did you mean --memory-limit?'
@@ -124,7 +126,7 @@ hints --workers serve 'leave it out'
 hints -Z run 'lily help run lists the options'
 run run hi --prompt-c "$tmp/state" -m $TINY -n 1
 expect 'beginnings of our own options are taken' is "$rc" 0
-for pair in ls:list rm:remove show:info download:pull convert:quantize; do
+for pair in ls:list rm:remove show:info download:pull convert:quantize web:serve ui:serve; do
     run "${pair%:*}"
     expect "lily ${pair%:*}" has "$err" "hint: did you mean lily ${pair#*:}?"
 done
@@ -145,6 +147,10 @@ run info models/demo
 expect 'a folder where -m DIR belongs' has "$err" 'hint: did you mean -m models/demo?'
 run run models/demo hello
 expect 'a folder before the prompt' has "$err" 'hint: did you mean -m models/demo?'
+for c in ps stop; do
+    run $c
+    expect "lily $c: what to do" has "$err" 'hint: lily has no background service: Ctrl-C, or kill'
+done
 run version
 expect 'a command that is an option' fails_with 2 'unknown command "version"'
 expect 'a command that is an option: which' has "$err" 'hint: lily --version'
