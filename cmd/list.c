@@ -211,7 +211,7 @@ static lily_status run_list(void *args, int n, char **words, struct lily_err *er
     if (all.n) qsort(all.list, (size_t)all.n, sizeof *all.list, newest_first);
     if (a->common.json) print_as_json(&all);
     for (int i = 0; i < all.n && !a->common.json; i++) print_snapshot(&all.list[i]);
-    if (!all.n) log_note("no models in %s; lily pull fetches one", buf_str(&hub));
+    if (!all.n) log_note("no models in %s: lily pull fetches one (20 GB), and -m DIR takes any model folder, such as models/demo", buf_str(&hub));
     snapshots_free(&all);
     buf_free(&hub);
     return LILY_OK;

@@ -30,7 +30,7 @@ $(BUILD)/web_files.o: $(BUILD)/web_files.c src/serve/web.h $(FLAGS_STAMP)
 	$(Q)$(CC) $(CFLAGS_ALL) -c $< -o $@
 
 $(BUILD)/%.o: %.c $(FLAGS_STAMP) mk/config.mk
-	@mkdir -p $(@D)$(if $(V)$(SAID),,$(eval SAID := 1)$(info building in $(BUILD); V=1 shows the commands))
+	@mkdir -p $(@D)$(if $(V)$(SAID),,$(eval SAID := 1)$(info building in $(BUILD)$(if $(wildcard $(BUILD)/liblily.a),,$(comma) which takes minutes the first time); V=1 shows the commands))
 	$(Q)$(CC) $(CFLAGS_ALL) $(call isa_of,$<) -MMD -MP -c $< -o $@
 
 # The folders are prerequisites so that a deleted source leaves the archive, too.

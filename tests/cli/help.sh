@@ -151,6 +151,8 @@ for c in ps stop; do
     run $c
     expect "lily $c: what to do" has "$err" 'hint: lily has no background service: Ctrl-C, or kill'
 done
+run list
+expect 'no models: what else there is' has "$err" 'lily pull fetches one (20 GB), and -m DIR takes any model folder'
 run version
 expect 'a command that is an option' fails_with 2 'unknown command "version"'
 expect 'a command that is an option: which' has "$err" 'hint: lily --version'
