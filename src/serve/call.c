@@ -180,7 +180,8 @@ static void reply_error(struct call *c, const struct api_error *e)
     struct buf *out = &c->server->scratch;
     buf_clear(out);
     if (!c->x) return;
-    note(c, e->http);
+    c->status = c->streaming ? 200 : e->http;
+    server_note_error(c->server, c, http_head(c->x), e);
     if (c->streaming) {
         c->endpoint->ops->error(c, e, out);
         http_write(c->x, buf_str(out), out->len);

@@ -39,7 +39,7 @@ void models_reply(struct server *s, struct http_exchange *x)
     if (*name && strcmp(name, s->opt->model_id) != 0 && s->opt->strict_model) {
         struct api_error e;
         api_error_set(&e, 404, "model_not_found", "model", "the model \"%.100s\" is not here; this is %s", name, s->opt->model_id);
-        server_note(s, NULL, http_head(x), 404);
+        server_note_error(s, NULL, http_head(x), &e);
         server_reply_error(s, x, &e, DIALECT_OPENAI);
         return;
     }

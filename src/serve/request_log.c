@@ -61,7 +61,7 @@ static void put_textz(struct line *l, const char *key, const char *s)
     put_text(l, key, s, n);
 }
 
-static void put_call(struct line *l, const struct call *c)
+static void put_call(struct line *l, const struct call *c, bool failed)
 {
     const struct job_result *r = &c->choices[0].result;
     struct call_usage u = call_usage(c);
@@ -74,10 +74,17 @@ static void put_call(struct line *l, const struct call *c)
     if (r->miss.kind == MISS_DIFFERS) put(l, "miss_token", "%.0f", r->miss.at);
     put(l, "completion", "%.0f", u.completion);
     put(l, "tok_s", "%.1f", r->decode_ms > 0 ? 1e3 * u.completion / r->decode_ms : 0);
-    if (c->choices[0].ended && r->status == LILY_OK) put_textz(l, "finish", c->status == 499 ? "gone" : choice_finish(&c->choices[0]));
+    if (c->choices[0].ended && r->status == LILY_OK && !failed) put_textz(l, "finish", c->status == 499 ? "gone" : choice_finish(&c->choices[0]));
 }
 
-void request_log(const struct server_options *o, const struct call *c, const struct http_head *h, int status)
+static void put_error(struct line *l, const struct api_error *e)
+{
+    put_textz(l, "error", e->err.msg);
+    if (e->code) put_textz(l, "code", e->code);
+    if (e->param[0]) put_textz(l, "param", e->param);
+}
+
+void request_log(const struct server_options *o, const struct call *c, const struct http_head *h, int status, const struct api_error *e)
 {
     struct line l = {.json = o->log_json};
     struct timespec t;
@@ -95,7 +102,8 @@ void request_log(const struct server_options *o, const struct call *c, const str
     put(&l, "status", "%.0f", status);
     if (c) put(&l, "ms", "%.1f", clock_ms() - c->arrived_ms);
     bool known = c && !c->preparing; /* else the rest is P's still */
-    if (known && c->n_choices) put_call(&l, c);
+    if (known && c->n_choices) put_call(&l, c, e != NULL);
+    if (e) put_error(&l, e);
     if (known && o->log_text) {
         const struct buf *prompt = &c->prompt.rendering.text, *answer = &c->choices[0].content;
         put_text(&l, "prompt_text", buf_str(prompt), prompt->len);

@@ -159,7 +159,7 @@ static void reply_refusal(struct server *s, struct http_exchange *x, const struc
     api_error_body(e, dialect_of(ep, http_head(x)), &body);
     buf_addc(&body, '\n');
     buf_printf(&extra, "%s%s%s", allow, server_cors(s, x), e->http == 401 ? "WWW-Authenticate: Bearer\r\n" : "");
-    server_note(s, NULL, http_head(x), e->http);
+    server_note_error(s, NULL, http_head(x), e);
     http_reply(x, e->http, "application/json", buf_str(&extra), buf_str(&body), body.len);
     buf_free(&body);
     buf_free(&extra);
@@ -223,7 +223,7 @@ static void on_request(void *ctx, struct http_exchange *x)
     if (ep->at_once) {
         ep->at_once(s, x);
     } else if (ep->ops && !is_ready(s, &e)) {
-        server_note(s, NULL, http_head(x), e.http);
+        server_note_error(s, NULL, http_head(x), &e);
         server_reply_error(s, x, &e, ep->dialect);
     } else {
         prep_add(s->prep, call_new(s, ep, x));
@@ -257,7 +257,7 @@ static const char *error_body(void *ctx, const struct http_head *h, int status, 
     api_error_set(&e, status, status == 413 ? "request_too_large" : NULL, "", "%s", why);
     api_error_body(&e, dialect_of(NULL, h), out);
     buf_addc(out, '\n');
-    server_note(ctx, NULL, h, status);
+    server_note_error(ctx, NULL, h, &e);
     return "application/json";
 }
 

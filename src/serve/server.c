@@ -16,11 +16,22 @@
 enum { MAX_CONNECTIONS = 16384, SPARE_DESCRIPTORS = 64, TICK_MS = 250, LAST_LINES_MS = 500, CALL_BYTES = 16 << 20 };
 static const double flush_ms = 2000, idle_s = 120, stall_s = 60, request_s = 60;
 
-void server_note(struct server *s, const struct call *c, const struct http_head *h, int status)
+static void count(struct server *s, int status)
 {
     s->n_requests++;
     s->n_by_class[status / 100 < 6 ? status / 100 : 0]++;
-    request_log(s->opt, c, h, status);
+}
+
+void server_note(struct server *s, const struct call *c, const struct http_head *h, int status)
+{
+    count(s, status);
+    request_log(s->opt, c, h, status, NULL);
+}
+
+void server_note_error(struct server *s, const struct call *c, const struct http_head *h, const struct api_error *e)
+{
+    count(s, e->http);
+    request_log(s->opt, c, h, c ? c->status : e->http, e);
 }
 
 void server_reply_json(struct server *s, struct http_exchange *x, int status, struct buf *body)

@@ -48,6 +48,8 @@ extern const struct http_handler route_handler; /* its ctx is the server */
 
 /* A request was answered: the log and the counts. c may be NULL. */
 void server_note(struct server *s, const struct call *c, const struct http_head *head, int status);
+/* The same of one that failed, c->status being what was sent: the error is what is counted, also in a stream that had begun with 200. */
+void server_note_error(struct server *s, const struct call *c, const struct http_head *head, const struct api_error *e);
 /* Which of the keys a request brings, -1: no right one; 0 when none is needed. */
 int server_key(const struct server *s, const struct http_head *head);
 /* An error as the whole reply. */

@@ -71,7 +71,7 @@ void web_reply(struct server *s, struct http_exchange *x)
     if (!f) {
         struct api_error e;
         api_error_set(&e, 404, "not_found", "", "the page has no file %.100s", h->path);
-        server_note(s, NULL, h, 404);
+        server_note_error(s, NULL, h, &e);
         server_reply_error(s, x, &e, DIALECT_OPENAI);
         return;
     }

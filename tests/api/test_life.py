@@ -408,6 +408,24 @@ def test_log():
     assert not any("secret" in l for l in srv.log)
 
 
+def test_log_of_errors():
+    """What the client was told, without what it said."""
+    s = Server({}, ["--log-format", "json"])
+    s.post("/v1/chat/completions", chat_body(["secret"], top_p=3))
+    s.post("/v1/chat/completions", chat_body(["secret " * 200000]))
+    s.request("POST", "/v1/chat/completions", chat_body(["secret"], stream=True, prefill_error="bad prompt"))
+    s.request("POST", "/v1/chat/completions", raw=b'{"secret')
+    s.post("/v1/nowhere", {"secret": 1})
+    s.stop()
+    lines = [json.loads(l) for l in s.log if l.startswith("{") and "POST" in l]
+    assert [(l["status"], l.get("code"), l.get("param")) for l in lines] == [
+        (400, None, "top_p"), (400, "context_length_exceeded", "messages"), (200, None, None), (400, None, None), (404, "not_found", None)], lines
+    assert all(l["error"] and "finish" not in l for l in lines) and lines[2]["error"] == "bad prompt", lines
+    assert not any("secret" in l for l in s.log), s.log
+    error_of(srv, "/v1/chat/completions", chat_body(["x"], seed="y"))
+    srv.wait_for(lambda: any(' error="seed is of kind string, expected' in l and l.endswith(" param=seed\n") for l in srv.log))
+
+
 def test_log_of_a_client_that_left():
     """One line, with what was made for it until it left: its jobs know that when they have ended."""
     for stream in (True, False):
@@ -435,7 +453,7 @@ def test_stderr_that_nobody_reads():
     for _ in range(30):
         assert s.get("/" + "x" * 8000)[0] == 404
     assert s.stop() == 0
-    assert s.process.stderr.read().count(b"xxx status=404\n") >= 4
+    assert s.process.stderr.read().count(b"xxx status=404 error=") >= 4
 
 
 # ---- the end ----
@@ -481,6 +499,10 @@ def test_drain_limit_before_the_first_token():
     data = read_all(stream)
     assert b'"shutting_down"' in data and b"finish_reason\":\"" not in data, data
     assert b"server_shutting_down" in read_all(first) and s.process.wait(5) == 0
+    s.wait_for(lambda: sum("shutting_down" in l for l in s.log) == 2)
+    ends = {re.search(r" path=(\S+)", l)[1]: l for l in s.log if "code=shutting_down" in l}
+    assert " status=503 " in ends["/v1/completions"] and " status=200 " in ends["/v1/chat/completions"], s.log
+    assert not any("finish=" in l for l in ends.values()), s.log
 
 
 def in_long_pass(drain):
