@@ -37,7 +37,8 @@ static lily_status prepare(struct call *c, struct lily_err *err)
     LILY_TRY(fields_format(json_get(c->json, "response_format"), "response_format", err));
     LILY_TRY(read_logprobs(c, err));
     LILY_TRY(read_stream_options(c, err));
-    return call_render(c, c->json, err);
+    LILY_TRY(call_render(c, c->json, err));
+    return fields_last_message(c, err);
 }
 
 void chat_prepare(struct call *c)

@@ -196,7 +196,7 @@ static lily_status check_tools(const struct json *tools, struct lily_err *err)
     for (size_t i = 0; tools && i < json_size(tools); i++) {
         const struct json *tool = json_at(tools, i), *type = json_get(tool, "type"), *f = json_get(tool, "function");
         if (is_kind(type, JSON_STRING) && strcmp(json_string(type), "function") != 0) continue;
-        if (is_kind(json_get(tool, "name"), JSON_STRING) && !f) continue;
+        if (is_kind(type, JSON_STRING) && is_kind(json_get(tool, "name"), JSON_STRING) && !f) continue;
         if (!is_kind(f, JSON_OBJECT))
             LILY_FAIL(err, LILY_ERR_FORMAT, "tools[%zu].function is %s, expected an object with a name", i, f ? json_kind_name(f) : "missing");
         if (!is_kind(json_get(f, "name"), JSON_STRING))
@@ -290,15 +290,37 @@ static bool history_has_alias(const struct json *messages)
     return false;
 }
 
-/* Only an assistant, whose calls may be all it says, and a tool may say nothing; the template would take it from a user, too. */
-static lily_status check_users(const struct json *messages, struct lily_err *err)
+static bool has_role(const struct json *message, const char *role)
 {
+    return strcmp(json_string(json_get(message, "role")), role) == 0;
+}
+
+/*
+ * There must be a user, and each says something: only an assistant, whose calls may be all it says, and a tool may say nothing,
+ * where the template would take that from a user, too. what: the list's name in the dialect.
+ */
+static lily_status check_users(const struct json *messages, const char *what, struct lily_err *err)
+{
+    bool any = false;
     for (size_t i = 0; i < json_size(messages); i++) {
         const struct json *m = json_at(messages, i), *content = json_get(m, "content");
-        if (is_absent(content) && strcmp(json_string(json_get(m, "role")), "user") == 0)
+        if (!has_role(m, "user")) continue;
+        any = true;
+        if (is_absent(content))
             LILY_FAIL(err, LILY_ERR_FORMAT, "messages[%zu].content is %s, expected a string or an array of parts", i, content ? "null" : "missing");
     }
-    return LILY_OK;
+    if (any) return LILY_OK;
+    LILY_FAIL(err, LILY_ERR_FORMAT, "%s %s, expected at least one message of the role user", what,
+              json_size(messages) ? "has no message of a user" : "is empty");
+}
+
+lily_status fields_last_message(const struct call *c, struct lily_err *err)
+{
+    const struct json *messages = c->chat.messages;
+    if (!has_role(json_at(messages, json_size(messages) - 1), "assistant")) return LILY_OK;
+    err_set(err, LILY_ERR_UNSUPPORTED, "messages ends with the assistant's, and the beginning of an answer cannot be given yet");
+    err_hint(err, "the last message must be the user's or a tool's result");
+    return LILY_ERR_UNSUPPORTED;
 }
 
 lily_status call_render(struct call *c, const struct json *body, struct lily_err *err)
@@ -314,7 +336,7 @@ lily_status call_render(struct call *c, const struct json *body, struct lily_err
         err_hint(err, "send the content as text");
         return LILY_ERR_UNSUPPORTED;
     }
-    LILY_TRY(check_users(json_get(body, "messages"), err));
+    LILY_TRY(check_users(json_get(body, "messages"), c->endpoint->ops == &responses_ops ? "input" : "messages", err));
     c->ask.alias |= history_has_alias(json_get(body, "messages"));
     LILY_TRY(fields_tools(c, body, err));
     LILY_TRY(fields_thinking(c, c->json, err));
@@ -333,7 +355,7 @@ lily_status call_render(struct call *c, const struct json *body, struct lily_err
 /* The prompt and one token must fit; what is asked beyond the context is lowered. */
 static bool fit_context(struct call *c, struct job_spec *s)
 {
-    int ctx = engine_ctx(c->server->engine);
+    int ctx = engine_ctx(c->server->engine), most = c->server->texts->config.shape.max_positions;
     if (s->n_ids < 1) {
         api_error_set(&c->error, 400, NULL, "prompt", "the prompt is empty: at least one token is needed");
         return false;
@@ -341,6 +363,7 @@ static bool fit_context(struct call *c, struct job_spec *s)
     if (s->n_ids >= ctx) {
         api_error_set(&c->error, 400, "context_length_exceeded", "messages",
                       "the prompt has %d tokens, and the context holds %d, answer included: prompt is too long", s->n_ids, ctx);
+        if (ctx < most) err_hint(&c->error.err, "the server can be started with a larger --ctx: the model takes up to %d", most);
         return false;
     }
     if (s->max_tokens > ctx - s->n_ids) s->max_tokens = ctx - s->n_ids;

@@ -17,6 +17,8 @@ lily_status fields_stop(struct call *c, const struct json *body, const char *key
 lily_status fields_thinking(struct call *c, const struct json *body, struct lily_err *err);
 /* tools and tool_choice in the form of chat completions: what cannot be obeyed yet is refused. */
 lily_status fields_tools(struct call *c, const struct json *body, struct lily_err *err);
+/* Of a call that is rendered: a last message of the assistant is refused, since it would count as a turn that is over. */
+lily_status fields_last_message(const struct call *c, struct lily_err *err);
 /* text is fine; json_object and json_schema are refused as not supported yet. what: the field's name. */
 lily_status fields_format(const struct json *format, const char *what, struct lily_err *err);
 /* An effort word to a budget; LILY_ERR_FORMAT names `what`. */

@@ -52,7 +52,8 @@ static lily_status prepare(struct call *c, struct lily_err *err)
     LILY_TRY(fields_sampling(c, c->json, err));
     LILY_TRY(fields_stop(c, c->json, "stop_sequences", err));
     LILY_TRY(fields_max_tokens(c, c->json, "max_tokens", err));
-    return convert(c, err);
+    LILY_TRY(convert(c, err));
+    return fields_last_message(c, err);
 }
 
 void messages_prepare(struct call *c)

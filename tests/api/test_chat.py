@@ -277,12 +277,26 @@ def test_missing_fields():
         refused("/v1/messages", {"system": "s", "messages": [said, user]}, "messages[1].content")
         refused("/v1/responses", {"input": [user]}, "input[0].content")
     for tool, param in (({"type": "function"}, "function"), ({}, "function"), ({"type": "function", "function": None}, "function"),
-                        ({"type": "function", "function": {"description": "d"}}, "function.name"), ({"function": {}}, "function.name")):
+                        ({"type": "function", "function": {"description": "d"}}, "function.name"), ({"function": {}}, "function.name"),
+                        ({"name": "x"}, "function")):
         refused("/v1/chat/completions", {"messages": [said], "tools": [*WEATHER, tool]}, "tools[1]." + param)
     refused("/v1/messages", {"messages": [said], "tools": [{"input_schema": {}}]}, "tools[0].name")
     refused("/v1/responses", {"input": "q", "tools": [{"type": "function"}]}, "tools[0].name")
     whole = [said, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": None}]
     srv.ok("/v1/chat/completions", {"messages": whole, "tools": [*WEATHER, {"type": "web_search"}, {"type": "function", "name": "g"}]})
+
+
+def test_last_message():
+    """The beginning of an answer is refused where an answer is asked for; where none is, such messages are counted and shown."""
+    said, begun = {"role": "user", "content": script(["x"])}, {"role": "assistant", "content": "Once"}
+    for path in ("/v1/chat/completions", "/v1/messages"):
+        for messages in ([said, begun], [said, begun, said, {"role": "assistant", "content": ""}], [{"role": "system", "content": "s"}, said, begun]):
+            e = error_of(srv, path, {"max_tokens": 9, "messages": messages})
+            assert e["message"].startswith("messages ends with the assistant's") and e.get("param", "messages") == "messages", e
+        srv.ok(path, {"max_tokens": 9, "messages": [said, begun, said]})
+    assert srv.ok("/v1/messages/count_tokens", {"messages": [said, begun]})["input_tokens"] > 0
+    assert "Once" in srv.ok("/apply-template", {"messages": [said, begun]})["prompt"]
+    srv.ok("/v1/responses", {"input": [said, begun]})
 
 
 def test_n():

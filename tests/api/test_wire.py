@@ -140,8 +140,12 @@ def test_bad_json():
 
 
 def test_no_user_message():
-    for messages in ([], [{"role": "system", "content": "x"}]):
-        assert error_of(srv, "/v1/chat/completions", {"messages": messages})["type"] == "invalid_request_error"
+    for messages, word in (([], "messages is empty"), ([{"role": "system", "content": "x"}], "messages has no message of a user")):
+        e = error_of(srv, "/v1/chat/completions", {"messages": messages})
+        assert e["type"] == "invalid_request_error" and e["param"] == "messages" and e["message"].startswith(word), e
+        assert error_of(srv, "/v1/messages", {"max_tokens": 5, "messages": messages})["message"].startswith(word)
+    e = error_of(srv, "/v1/responses", {"input": []})
+    assert e["param"] == "input" and e["message"].startswith("input is empty"), e
 
 
 def test_G12():
@@ -152,7 +156,7 @@ def test_G12():
 def test_context():
     s = Server({}, ["--ctx", "128"])
     e = error_of(s, "/v1/chat/completions", {"stream": True, "messages": [{"role": "user", "content": "word " * 500}]})
-    assert e["code"] == "context_length_exceeded" and "128" in e["message"], e
+    assert e["code"] == "context_length_exceeded" and "128" in e["message"] and "larger --ctx" in e["message"], e
     assert "prompt is too long" in error_of(s, "/v1/messages", {"max_tokens": 5, "messages": [{"role": "user", "content": "word " * 500}]})["message"]
     reply = s.ok("/v1/completions", {"prompt": script([{"text": "x", "repeat": 500}]), "max_tokens": 4000})
     assert reply["usage"]["total_tokens"] == 128 and reply["choices"][0]["finish_reason"] == "length"
