@@ -119,9 +119,13 @@ static void on_signal(void *ctx)
 {
     struct server *s = ctx;
     if (s->drain_until_ms > 0) s->opt->leave();
-    log_note("draining: open replies have %g s", s->opt->drain_s);
     begin_drain(s, s->opt->drain_s);
-    if (is_done(s)) loop_stop(s->loop);
+    if (is_done(s)) {
+        log_note("ending: no reply is open");
+        loop_stop(s->loop);
+    } else {
+        log_note("draining: open replies have %g s; Ctrl-C again, or a second SIGTERM, ends at once", s->opt->drain_s);
+    }
 }
 
 static void wake_loop(void *ctx, double patience_ms)

@@ -472,6 +472,11 @@ def test_drain():
     data = read_all(stream)
     assert data.count(b'"content":"x"') >= 20 and b"[DONE]" in data and b'"finish_reason":"stop"' in data
     assert s.process.wait(5) == 0
+    s.wait_for(lambda: any("open replies have 20 s; Ctrl-C again" in l for l in s.log))
+    idle = Server({})
+    assert idle.stop(signal.SIGINT) == 0
+    idle.wait_for(lambda: any("ending: no reply is open" in l for l in idle.log))
+    assert not any("draining" in l for l in idle.log), idle.log
 
 
 def test_drain_limit():
