@@ -1,6 +1,7 @@
 /* lily serve: options, keys, the engine of the server. */
 #include <ctype.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,8 +121,18 @@ static bool is_loopback(const char *host)
     return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 || strncmp(host, "127.", 4) == 0;
 }
 
+static lily_status check_host(const char *host, struct lily_err *err)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
+    int rc = getaddrinfo(host, NULL, &hints, &list);
+    if (rc != 0) LILY_FAIL(err, LILY_ERR_USAGE, "serve: --host: \"%.80s\" is no address: %s", host, gai_strerror(rc));
+    freeaddrinfo(list);
+    return LILY_OK;
+}
+
 static lily_status check(const struct serve_args *a, struct lily_err *err)
 {
+    LILY_TRY(check_host(a->host, err));
     if (a->cache_dir) LILY_TRY(file_make_dirs(a->cache_dir, err));
     if (a->cache_dir && access(a->cache_dir, W_OK | X_OK) != 0)
         LILY_FAIL(err, LILY_ERR_IO, "%s: cannot write into the folder: %s", a->cache_dir, strerror(errno));

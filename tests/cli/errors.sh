@@ -120,6 +120,10 @@ for host in 127.0.0.1:9 localhost:80 '[::1]:80' '[::1]' http://localhost; do
     expect "--host $host" fails_with 2 "serve: --host: \"$host\" is no address"
     expect "--host $host: the hint" has "$err" 'hint: --port takes the port'
 done
+for key in '' --api-key=k; do
+    run serve -m "$tmp/nowhere" --host no-such-host.invalid $key
+    expect "an unknown --host${key:+ with a key}" fails_with 2 'serve: --host: "no-such-host.invalid" is no address'
+done
 run serve -m "$tmp/nowhere" --host ::1
 expect '--host ::1 is an address' fails_with 1 'nowhere'
 mkdir -m 555 "$tmp/closed"
