@@ -78,7 +78,7 @@ static void inner_row(struct cpu_backend *c, const struct expert_run *e, int row
         c->kernels.silu_mul(x, gate, up, n);
         return;
     }
-    if (inner->digits.count || inner->bf16.n) x = here; /* nobody reads it as fp32 */
+    if (!reads_fp32(inner, e->down)) x = here;
     c->kernels.silu_mul(x, gate, up, n);
     if (x == here && n_blocks < INNER_BLOCKS) memset(here + n, 0, sizeof here - sizeof *here * (size_t)n);
     const struct act run = act_run(inner, e->first, e->n);
