@@ -5,9 +5,11 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define SHRUNK "a model file became shorter, or unreadable, while it was read"
 #define SHRUNK_HINT "do not change a checkpoint that is in use; a download must be complete"
@@ -50,10 +52,19 @@ static void occupy_descriptors(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
 }
 
+static void raise_stack(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_STACK, &r) != 0 || r.rlim_cur >= STACK_BYTES) return; /* no limit is above all numbers */
+    r.rlim_cur = r.rlim_max < STACK_BYTES ? r.rlim_max : STACK_BYTES;
+    setrlimit(RLIMIT_STACK, &r);
+}
+
 void process_init(void)
 {
     struct sigaction a;
     occupy_descriptors();
+    raise_stack();
     signal(SIGPIPE, SIG_IGN); /* so that what must be tidied up is */
     signal(SIGXFSZ, SIG_IGN);
     memset(&a, 0, sizeof a);

@@ -7,7 +7,7 @@
 /*
  * Occupies standard descriptors that are closed, so that no file that is opened later takes the place of one; makes a write to
  * a closed pipe or past a size limit fail instead of ending the process; makes a model file that shrinks while it is read an
- * error line and status 1.
+ * error line and status 1; raises a stack limit that is too low for kernels, if it may.
  */
 void process_init(void);
 

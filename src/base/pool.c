@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 enum { MAX_THREADS = 256, LOOK_ROUNDS = 64 /* of spinning between two looks at the clock */ };
 /*
@@ -144,7 +145,7 @@ lily_status pool_create(int n_threads, struct pool **out, struct lily_err *err)
     pthread_cond_init(&p->start, NULL);
     pthread_cond_init(&p->done, NULL);
     for (int i = 1; i < n_threads; i++) {
-        if (pthread_create(&p->threads[i - 1], NULL, worker_main, p) != 0) {
+        if (thread_start(&p->threads[i - 1], worker_main, p) != 0) {
             pool_free(p);
             LILY_FAIL(err, LILY_ERR_MEMORY, "thread %d of %d could not be started", i, n_threads);
         }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* How long a token may lie. Taking it out costs time of the engine's when that computes without a pause, none when it pauses anyway. */
 static const double pausing_ms = 2, busy_ms = 4;
@@ -199,7 +200,7 @@ lily_status engine_start(struct runner *r, const struct engine_options *o, struc
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&e->work, &attr);
     pthread_condattr_destroy(&attr);
-    int rc = pthread_create(&e->thread, NULL, engine_main, e);
+    int rc = thread_start(&e->thread, engine_main, e);
     *out = NULL;
     if (rc != 0) {
         e->joined = true;

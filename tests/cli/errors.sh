@@ -155,6 +155,9 @@ run -i '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{
 expect 'an image' fails_with 1 'messages[0].content[0]'
 
 # Limits of the process.
+head -c 6000 README.md >"$tmp/long"
+(ulimit -S -s 512; "$LILY" run -m models/demo --ctx 4096 --threads 2 --max-tokens 1 --no-think - <"$tmp/long" >"$tmp/out" 2>"$tmp/err"; echo "status $?" >>"$tmp/out")
+expect 'a stack too small for kernels is raised' has "$(cat "$tmp/out")" 'status 0'
 rm -rf "$XDG_CACHE_HOME"
 (ulimit -f 1; "$LILY" tokenize -m $TINY hi 2>"$tmp/err" | cat >"$tmp/out"; exit "$?")
 err=$(cat "$tmp/err") out=$(cat "$tmp/out")
