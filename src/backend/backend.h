@@ -142,6 +142,7 @@ struct backend_limits {
     int max_logits; /* logit rows of one batch */
     int max_chosen; /* rows of one batch that chooses */
     int short_rows; /* rows of one batch while a pass is set aside; 0: no pass can be */
+    bool pairs_alike; /* gate and up have the same bits, and so have the router and the gate of the shared expert: they are multiplied together */
 };
 
 /*

@@ -118,6 +118,23 @@ static lily_status load_attn(struct loader *l, struct attn_weights *w, struct li
     return load_all(l, m, COUNT(m), v, COUNT(v), err);
 }
 
+static lily_status need_same_bits(struct loader *l, const struct matrix_want *a, const struct matrix_want *b, struct lily_err *err)
+{
+    const struct matrix_want *both[] = {a, b};
+    struct module_view m[2];
+    for (int i = 0; i < 2; i++) {
+        char path[160];
+        snprintf(path, sizeof path, "%s%s", l->prefix, both[i]->name);
+        struct module_want want = {path, both[i]->experts, both[i]->rows, both[i]->cols};
+        LILY_TRY(checkpoint_module(l->ck, &want, &m[i], err));
+    }
+    if (m[0].bits == m[1].bits) return LILY_OK;
+    err_set(err, LILY_ERR_UNSUPPORTED, "%s%s has %d bits and %s %d: this device multiplies the two together and needs the same", l->prefix, a->name, m[0].bits,
+            b->name, m[1].bits);
+    err_hint(err, "run with --device cpu");
+    return LILY_ERR_UNSUPPORTED;
+}
+
 static lily_status load_moe(struct loader *l, struct moe_weights *w, struct lily_err *err)
 {
     const struct model_shape *s = l->s;
@@ -131,6 +148,8 @@ static lily_status load_moe(struct loader *l, struct moe_weights *w, struct lily
                                     {"mlp.shared_expert.down_proj", 0, h, si, &w->shared_down},
                                     {"mlp.shared_expert_gate", 0, 1, h, &w->shared_gate}};
     const struct vector_want v[] = {{"post_attention_layernorm.weight", (size_t)h, &w->norm}};
+    const int pairs[][2] = {{1, 2}, {4, 5}, {0, 7}};
+    for (int p = 0; l->be->limits.pairs_alike && p < COUNT(pairs); p++) LILY_TRY(need_same_bits(l, &m[pairs[p][0]], &m[pairs[p][1]], err));
     return load_all(l, m, COUNT(m), v, COUNT(v), err);
 }
 

@@ -216,7 +216,7 @@ static lily_status open_backend(const struct cuda_options *o, struct backend **o
     c->device = card.device;
     c->base.ops = &cuda_ops;
     c->base.shape = o->shape;
-    c->base.limits = (struct backend_limits){o->max_rows, o->max_logits, 0, 0};
+    c->base.limits = (struct backend_limits){o->max_rows, o->max_logits, 0, 0, true};
     snprintf(c->base.code, sizeof c->base.code, "cuda %d.%d %s %s", card.major, card.minor, o->kv_f32 ? "f32" : "bf16", LILY_CUDA_BUILD);
     lily_status st = fill(c, o, err);
     if (st != LILY_OK) {
