@@ -45,14 +45,18 @@ static void identify(struct loader *l, const struct tensor_view *t)
     sha256_add(l->sum->hash, &sum, sizeof sum);
 }
 
-static lily_status load_one_matrix(struct loader *l, const struct matrix_want *w, struct lily_err *err)
+static lily_status find_module(const struct loader *l, const struct matrix_want *w, struct module_view *out, struct lily_err *err)
 {
     char path[160];
     snprintf(path, sizeof path, "%s%s", l->prefix, w->name);
-    struct module_want want = {path, w->experts, w->rows, w->cols};
+    return checkpoint_module(l->ck, &(struct module_want){path, w->experts, w->rows, w->cols}, out, err);
+}
+
+static lily_status load_one_matrix(struct loader *l, const struct matrix_want *w, struct lily_err *err)
+{
     struct module_view m;
-    if (l->watch && atomic_load(&l->watch->stop)) LILY_FAIL(err, LILY_ERR_CANCELLED, "loading was stopped before %s", path);
-    LILY_TRY(checkpoint_module(l->ck, &want, &m, err));
+    if (l->watch && atomic_load(&l->watch->stop)) LILY_FAIL(err, LILY_ERR_CANCELLED, "loading was stopped before %s%s", l->prefix, w->name);
+    LILY_TRY(find_module(l, w, &m, err));
     identify(l, &m.weight);
     identify(l, &m.scales);
     identify(l, &m.biases);
@@ -118,19 +122,14 @@ static lily_status load_attn(struct loader *l, struct attn_weights *w, struct li
     return load_all(l, m, COUNT(m), v, COUNT(v), err);
 }
 
-static lily_status need_same_bits(struct loader *l, const struct matrix_want *a, const struct matrix_want *b, struct lily_err *err)
+static lily_status need_same_bits(const struct loader *l, const struct matrix_want *a, const struct matrix_want *b, struct lily_err *err)
 {
-    const struct matrix_want *both[] = {a, b};
-    struct module_view m[2];
-    for (int i = 0; i < 2; i++) {
-        char path[160];
-        snprintf(path, sizeof path, "%s%s", l->prefix, both[i]->name);
-        struct module_want want = {path, both[i]->experts, both[i]->rows, both[i]->cols};
-        LILY_TRY(checkpoint_module(l->ck, &want, &m[i], err));
-    }
-    if (m[0].bits == m[1].bits) return LILY_OK;
-    err_set(err, LILY_ERR_UNSUPPORTED, "%s%s has %d bits and %s %d: this device multiplies the two together and needs the same", l->prefix, a->name, m[0].bits,
-            b->name, m[1].bits);
+    struct module_view x, y;
+    LILY_TRY(find_module(l, a, &x, err));
+    LILY_TRY(find_module(l, b, &y, err));
+    if (x.bits == y.bits) return LILY_OK;
+    err_set(err, LILY_ERR_UNSUPPORTED, "%s%s has %d bits and %s %d: this device multiplies the two together and needs the same", l->prefix, a->name, x.bits,
+            b->name, y.bits);
     err_hint(err, "run with --device cpu");
     return LILY_ERR_UNSUPPORTED;
 }

@@ -152,7 +152,7 @@ struct cpu_backend {
     struct state_pool states;
     struct arena weights; /* and the workspace: all that every token reads */
     struct workspace ws;
-    bool attn_fast;        /* prefill attends with attention_fast */
+    bool attn_fast; /* prefill attends with attention_fast */
     const struct batch *batch;  /* borrowed between begin and end */
     struct row_place *place;    /* owned; (max_rows) */
     double frequency[ROTARY_DIM / 2]; /* radians per position */
