@@ -225,6 +225,7 @@ static lily_status add_tools(const struct json *list, const char *what, struct j
         const struct json *tool = json_at(list, i), *inner = json_get(tool, "tools");
         const char *type = text_of(json_get(tool, "type"));
         bool function = strcmp(type, "function") == 0, custom = strcmp(type, "custom") == 0;
+        if (!*type) LILY_FAIL(err, LILY_ERR_FORMAT, "%s[%zu].type is missing, expected a string", what, i);
         if ((function || custom) && !is_kind(json_get(tool, "name"), JSON_STRING))
             LILY_FAIL(err, LILY_ERR_FORMAT, "%s[%zu].name is missing, expected a string", what, i);
         if (function || custom) add_function(tool, custom, tools);

@@ -282,6 +282,8 @@ def test_missing_fields():
         refused("/v1/chat/completions", {"messages": [said], "tools": [*WEATHER, tool]}, "tools[1]." + param)
     refused("/v1/messages", {"messages": [said], "tools": [{"input_schema": {}}]}, "tools[0].name")
     refused("/v1/responses", {"input": "q", "tools": [{"type": "function"}]}, "tools[0].name")
+    for tool in {"name": "f"}, {"type": None, "name": "f"}, {"type": 5, "name": "f"}:
+        refused("/v1/responses", {"input": "q", "tools": [tool]}, "tools[0].type")
     whole = [said, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": None}]
     srv.ok("/v1/chat/completions", {"messages": whole, "tools": [*WEATHER, {"type": "web_search"}, {"type": "function", "name": "g"}]})
 
