@@ -148,6 +148,14 @@ static lily_status begin_copy(struct talk *t, const char *name, int n, struct li
     return LILY_OK;
 }
 
+/* The first branch of that name; -1: none. */
+static int branch_named(const struct talk *t, const char *name)
+{
+    for (int i = 0; i < t->n; i++)
+        if (strcmp(t->branches[i].name, name) == 0) return i;
+    return -1;
+}
+
 lily_status talk_go(struct talk *t, const char *name, bool *made, struct lily_err *err)
 {
     char *end;
@@ -158,9 +166,9 @@ lily_status talk_go(struct talk *t, const char *name, bool *made, struct lily_er
         t->current = (int)number - 1;
         return LILY_OK;
     }
-    for (int i = 0; i < t->n; i++) {
-        if (strcmp(t->branches[i].name, name) != 0) continue;
-        t->current = i;
+    const int named = branch_named(t, name);
+    if (named >= 0) {
+        t->current = named;
         return LILY_OK;
     }
     LILY_TRY(begin_copy(t, name, talk_branch(t)->n, err));
@@ -171,7 +179,9 @@ lily_status talk_go(struct talk *t, const char *name, bool *made, struct lily_er
 lily_status talk_new(struct talk *t, struct lily_err *err)
 {
     char name[32];
-    snprintf(name, sizeof name, "new %d", t->n + 1);
+    int number = t->n;
+    do snprintf(name, sizeof name, "new %d", ++number);
+    while (branch_named(t, name) >= 0);
     return begin_copy(t, name, has_system(talk_branch(t)), err);
 }
 

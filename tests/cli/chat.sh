@@ -79,6 +79,8 @@ expect '/new: a branch with the system prompt' has "$out" '* 2 new 2, 3 messages
 expect '/new: what was said stays' has "$out" '  1 main, 3 messages'
 chat 'hello\n/new\nhello there\n'
 expect '/new: answers as a chat that begins' is "$(tail -n 1 "$tmp/out")" "$first"
+chat '/branch new 3\n/new\n/branch\n'
+expect '/new: a name that no branch has' has "$out" '* 3 new 4, 0 messages'
 chat '/help\n'
 for c in think nothink system retry undo new branch save load stats help quit; do
     expect "/help names /$c" has "$out" "/$c"
