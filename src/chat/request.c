@@ -69,6 +69,20 @@ static lily_status check_part(const struct json *part, const char *place, struct
     return LILY_ERR_UNSUPPORTED;
 }
 
+lily_status chat_refuse_media(const char *place, struct lily_err *err)
+{
+    err_set(err, LILY_ERR_UNSUPPORTED, "%s is an image or a video, and this model reads text only", place);
+    err_hint(err, "send the content as text");
+    return LILY_ERR_UNSUPPORTED;
+}
+
+lily_status chat_text_part(const struct json *part, const char *place, struct lily_err *err)
+{
+    struct chat_request media = {.messages = NULL};
+    LILY_TRY(check_part(part, place, &media, err));
+    return media.media[0] ? chat_refuse_media(place, err) : LILY_OK;
+}
+
 static lily_status check_content(const struct json *message, size_t i, struct chat_request *out, struct lily_err *err)
 {
     const struct json *content = json_get(message, "content");

@@ -28,6 +28,10 @@ struct chat_request {
  * image nor video is LILY_ERR_UNSUPPORTED that names it. On failure *out is empty.
  */
 lily_status chat_request_parse(const struct json *body, struct chat_request *out, struct lily_err *err);
+/* Refuses a content part that is no text, as chat_request_parse does; images and videos, too. place: what the error calls it. */
+lily_status chat_text_part(const struct json *part, const char *place, struct lily_err *err);
+/* The refusal of an image or a video: LILY_ERR_UNSUPPORTED. */
+lily_status chat_refuse_media(const char *place, struct lily_err *err);
 void chat_request_free(struct chat_request *r);
 
 #endif

@@ -331,11 +331,7 @@ lily_status call_render(struct call *c, const struct json *body, struct lily_err
     chat.options.no_thinking |= no_thinking;
     chat.options.calls = c->server->tool_calls;
     c->chat = chat;
-    if (chat.media[0]) {
-        err_set(err, LILY_ERR_UNSUPPORTED, "%s is an image or a video, and this model reads text only", chat.media);
-        err_hint(err, "send the content as text");
-        return LILY_ERR_UNSUPPORTED;
-    }
+    if (chat.media[0]) return chat_refuse_media(chat.media, err);
     LILY_TRY(check_users(json_get(body, "messages"), c->endpoint->ops == &responses_ops ? "input" : "messages", err));
     c->ask.alias |= history_has_alias(json_get(body, "messages"));
     LILY_TRY(fields_tools(c, body, err));

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "chat/request.h"
+
 static bool is_kind(const struct json *v, enum json_kind kind)
 {
     return v && json_kind(v) == kind;
@@ -96,7 +98,8 @@ static lily_status add_user_blocks(const struct json *content, const char *what,
             st = add_tool_result(block, place, messages, err);
             parts = json_new_array();
         } else {
-            json_add(parts, json_new_view(block)); /* what is no text is refused by the chat request, by its place */
+            st = chat_text_part(block, place, err); /* here, since other messages may stand before it in the chat body */
+            json_add(parts, json_new_view(block));
         }
     }
     if (st == LILY_OK) flush_parts(&parts, messages);
@@ -158,6 +161,8 @@ static lily_status add_message(const struct json *v, size_t i, struct json *mess
     snprintf(place, sizeof place, "%s.role", what);
     if (!is_kind(v, JSON_OBJECT)) LILY_FAIL(err, LILY_ERR_FORMAT, "%s is of kind %s, expected an object", what, json_kind_name(v));
     LILY_TRY(want_string(role, place, err));
+    if (strcmp(json_string(role), "user") != 0 && strcmp(json_string(role), "assistant") != 0 && strcmp(json_string(role), "system") != 0)
+        LILY_FAIL(err, LILY_ERR_FORMAT, "%s is \"%.40s\", expected user, assistant or system", place, json_string(role));
     if (!is_kind(content, JSON_ARRAY)) {
         if (!is_kind(content, JSON_STRING))
             LILY_FAIL(err, LILY_ERR_FORMAT, "%s.content is %s, expected a string or blocks", what, content ? json_kind_name(content) : "missing");

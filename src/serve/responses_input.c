@@ -85,6 +85,8 @@ static lily_status add_message(struct turns *t, const struct json *item, const c
         return add_text(content, place, &t->text, err);
     }
     LILY_TRY(end_turn(t, err));
+    if (strcmp(role, "user") != 0 && strcmp(role, "system") != 0 && strcmp(role, "developer") != 0)
+        LILY_FAIL(err, LILY_ERR_FORMAT, "%s.role is \"%.40s\", expected user, assistant, system or developer", what, role);
     if (!is_kind(content, JSON_STRING) && !is_kind(content, JSON_ARRAY))
         LILY_FAIL(err, LILY_ERR_FORMAT, "%s is %s, expected a string or parts", place, content ? json_kind_name(content) : "missing");
     lily_status st = add_text(content, place, &checked, err);
