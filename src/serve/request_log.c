@@ -31,10 +31,24 @@ static bool needs_quotes(const char *s, size_t n)
     return n == 0;
 }
 
+/* DEL and the C1 controls (U+0080 … U+009F) as escapes, too: JSON does not ask for it, but whoever reads the log on a terminal does. */
+static void add_visible(struct buf *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i], next = i + 1 < n ? (unsigned char)s[i + 1] : 0;
+        if (c == 0xc2 && next < 0xa0) buf_printf(out, "\\u%04x", next), i++;
+        else if (c == 0x7f) buf_printf(out, "\\u%04x", c);
+        else buf_addc(out, s[i]);
+    }
+}
+
 static void put_quoted(struct line *l, const char *s, size_t n)
 {
     struct json *v = json_new_text(s, n);
-    json_write(v, 0, &l->out);
+    struct buf text = {0};
+    json_write(v, 0, &text);
+    add_visible(&l->out, buf_str(&text), text.len);
+    buf_free(&text);
     json_free(v);
 }
 

@@ -416,7 +416,10 @@ def test_log_of_errors():
     s.request("POST", "/v1/chat/completions", chat_body(["secret"], stream=True, prefill_error="bad prompt"))
     s.request("POST", "/v1/chat/completions", raw=b'{"secret')
     s.post("/v1/nowhere", {"secret": 1})
+    s.request("GET", "/%C2%9B31m%7F%C3%A9")
     s.stop()
+    path = [l for l in s.log if "31m" in l][0]
+    assert "/\\u009b31m\\u007f\u00e9" in path and json.loads(path)["path"] == "/\x9b31m\x7f\u00e9", path
     lines = [json.loads(l) for l in s.log if l.startswith("{") and "POST" in l]
     assert [(l["status"], l.get("code"), l.get("param")) for l in lines] == [
         (400, None, "top_p"), (400, "context_length_exceeded", "messages"), (200, None, None), (400, None, None), (404, "not_found", None)], lines
