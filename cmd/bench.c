@@ -243,8 +243,10 @@ static lily_status measure(const struct bench_args *a, struct bench_report *r, s
     lily_status st = bench_run(r->model, &o, result, err);
     interrupt_mode(INTERRUPT_ENDS);
     progress_end(&bar);
-    if (st == LILY_ERR_CANCELLED) err_set(err, st, "stopped before all was measured: there is no report");
-    if (st == LILY_OK) st = print_report(a, r, err);
+    const bool stopped = st == LILY_ERR_CANCELLED, any = result->n_rows > 0;
+    if (st == LILY_OK || (stopped && any)) st = print_report(a, r, err);
+    if (stopped && st == LILY_OK) st = LILY_ERR_CANCELLED;
+    if (st == LILY_ERR_CANCELLED) err_set(err, st, "stopped before all was measured%s", any ? "" : ": there is no report");
     free(result);
     return st;
 }

@@ -271,6 +271,20 @@ int bench_context(const struct bench_options *o)
     return longest + (o->decode ? o->steps : 0);
 }
 
+/* Of a run that was stopped: rows without a round go, and the others say how many they have. */
+static void keep_measured(struct bench_result *out, int rounds)
+{
+    int kept = 0;
+    for (int i = 0; i < out->n_rows; i++) {
+        struct bench_row *r = &out->rows[i];
+        if (r->n_rounds == 0) continue;
+        r->final = false;
+        snprintf(r->note, sizeof r->note, "stopped after %d of %d rounds%s", r->n_rounds, rounds, r->filled ? "; cache filled from a seed" : "");
+        out->rows[kept++] = *r;
+    }
+    out->n_rows = kept;
+}
+
 lily_status bench_run(struct model *m, const struct bench_options *o, struct bench_result *out, struct lily_err *err)
 {
     struct bencher b = {.model = m, .be = model_backend(m), .o = o};
@@ -286,6 +300,7 @@ lily_status bench_run(struct model *m, const struct bench_options *o, struct ben
         bench_judge(&out->rows[i], &out->limits);
         compare_with_limits(&b, &out->rows[i], &out->limits);
     }
+    if (st == LILY_ERR_CANCELLED) keep_measured(out, o->rounds);
     if (b.seq) b.be->ops->seq_free(b.be, b.seq);
     sampler_free(b.sampler);
     free(b.prompt);

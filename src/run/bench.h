@@ -60,7 +60,7 @@ struct bench_result {
     int n_rows;
 };
 
-/* LILY_ERR_CANCELLED when stopped; rows measured in full rounds until then are in *out. */
+/* LILY_ERR_CANCELLED when stopped: *out then has the rows that were measured at least once, and their notes say so. */
 lily_status bench_run(struct model *m, const struct bench_options *o, struct bench_result *out, struct lily_err *err);
 
 /* Context that the model's plan must allow for these options. */

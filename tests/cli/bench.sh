@@ -42,7 +42,15 @@ sleep 3
 kill -INT $pid
 wait $pid
 rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
-expect 'Ctrl-C while it measures' fails_with 130 'stopped before all was measured: there is no report'
+expect 'Ctrl-C before anything is measured' fails_with 130 'stopped before all was measured: there is no report'
+"$LILY" bench --synthetic demo --lengths 16,16K --phase prefill --quick >"$tmp/out" 2>"$tmp/err" &
+pid=$!
+sleep 3
+kill -INT $pid
+wait $pid
+rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+expect 'Ctrl-C later' fails_with 130 'stopped before all was measured'
+expect 'what was measured is shown' has "$out" 'stopped after 1 of 1 rounds'
 run bench --synthetic tiny --lengths 12,x
 expect 'no number in the list' fails_with 2 'is no list of lengths'
 run bench --synthetic tiny --lengths 0
