@@ -309,6 +309,11 @@ void model_pass_drop(struct model *m, const struct pass *p)
     if (m->open == p) m->open = NULL;
 }
 
+bool model_pass_is_open(const struct model *m)
+{
+    return m->open != NULL;
+}
+
 int model_rows(const struct model *m)
 {
     const struct backend_limits *l = &m->backend->limits;

@@ -87,6 +87,8 @@ void model_pass_begin(struct model *m, struct pass *p); /* p->batch is set */
 lily_status model_pass_go_on(struct model *m, struct pass *p, bool *done, struct lily_err *err);
 /* Forgets a pass that has not ended. Its sequences are broken: each must be reset or restored. */
 void model_pass_drop(struct model *m, const struct pass *p);
+/* Whether a pass has begun that has neither ended nor been dropped. */
+bool model_pass_is_open(const struct model *m);
 /* Rows that a batch may have now. */
 int model_rows(const struct model *m);
 

@@ -16,6 +16,7 @@ struct lane {
     const struct fake_reply *reply; /* own, or one of the script's */
     const struct job_spec *spec; /* NULL: free */
     int read;     /* prompt tokens */
+    int slices;   /* made of the piece under way */
     int at;       /* next token of the reply */
     double due_ms; /* when that one comes; the clock of the token before it, once it was taken */
     bool scheduled; /* due_ms is that of the next token */
@@ -139,16 +140,20 @@ static lily_status begin(struct runner *r, int slot, struct job *job, struct job
     return st;
 }
 
-static lily_status prefill(struct runner *r, int slot, int *read, struct lily_err *err)
+static lily_status prefill(struct runner *r, int slot, int *read, bool *goes_on, struct lily_err *err)
 {
     struct fake *f = of(r);
     struct lane *lane = &f->lanes[slot];
     double rate = lane->reply->prefill_rate > 0 ? lane->reply->prefill_rate : f->script.prefill_rate;
     int n = lane->spec->n_ids - lane->read;
     if (n > f->script.piece) n = f->script.piece;
-    if (rate > 0) sleep_ms(1e3 * n / rate);
+    if (rate > 0) sleep_ms(1e3 * n / rate / f->script.slices);
     if (lane->reply->prefill_crash) LILY_FAIL(err, LILY_ERR_DEVICE, "the script breaks the engine while it reads a prompt");
     if (lane->reply->prefill_error) LILY_FAIL(err, LILY_ERR_INTERNAL, "%s", lane->reply->prefill_error);
+    *goes_on = ++lane->slices < f->script.slices;
+    *read = lane->read;
+    if (*goes_on) return LILY_OK;
+    lane->slices = 0;
     *read = lane->read += n;
     if (lane->read < lane->spec->n_ids) return LILY_OK;
     keep(f, lane->spec);

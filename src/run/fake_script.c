@@ -184,17 +184,19 @@ void fake_script_free(struct fake_script *s)
 static lily_status read_script(const struct json *v, const char *path, const struct tokenizer *t, struct fake_script *out,
                                struct lily_err *err)
 {
-    int64_t piece = 512, crash = 0;
+    int64_t piece = 512, slices = 1, crash = 0;
     const char *error = NULL;
     const struct json *replies = json_get(v, "replies");
     LILY_TRY(json_get_double((struct json_field){v, path, "load_ms"}, 0, 1e7, &out->load_ms, err));
     LILY_TRY(json_get_string((struct json_field){v, path, "load_error"}, &error, err));
     LILY_TRY(json_get_double((struct json_field){v, path, "prefill_tokens_per_s"}, 0, 1e12, &out->prefill_rate, err));
     LILY_TRY(json_get_int((struct json_field){v, path, "piece"}, 1, 1 << 20, &piece, err));
+    LILY_TRY(json_get_int((struct json_field){v, path, "slices"}, 1, 1000, &slices, err));
     LILY_TRY(json_get_int((struct json_field){v, path, "crash_at_step"}, 0, INT32_MAX, &crash, err));
     LILY_TRY(json_get_bool((struct json_field){v, path, "prompt_scripts"}, &out->prompt_scripts, err));
     out->load_error = dup_or_null(error);
     out->piece = (int)piece;
+    out->slices = (int)slices;
     out->crash_at_step = (int)crash;
     if (json_kind(v) != JSON_OBJECT || (replies && json_kind(replies) != JSON_ARRAY))
         LILY_FAIL(err, LILY_ERR_FORMAT, "%s: expected an object with an array \"replies\"", path);

@@ -30,6 +30,7 @@ struct fake_script {
     char *load_error; /* owned; or NULL */
     double prefill_rate;
     int piece;        /* prompt tokens of a piece */
+    int slices;       /* calls that a piece takes */
     int crash_at_step; /* decode steps until the engine breaks; 0: never */
     bool prompt_scripts; /* a prompt may carry its own reply behind "#script " */
     struct fake_reply *replies; /* owned */

@@ -34,13 +34,27 @@ static void begin_pass(struct reading *r)
     model_pass_begin(r->model, &r->pass);
 }
 
+/*
+ * Layers that are as much work for this many rows as all of them are for a quarter of a short piece's, but at least one. All, where
+ * pieces cannot be left.
+ */
+static int slice_layers(const struct reading *r)
+{
+    const int all = model_shape(r->model)->n_layers, shorter = backend_of(r)->limits.short_rows, layers = all * shorter / 4 / r->rows.n;
+    return !shorter || layers > all ? all : layers < 1 ? 1 : layers;
+}
+
 void reading_begin(struct reading *r, struct model *m, const struct rows *rows)
 {
     *r = (struct reading){.model = m, .under_way = true, .rows = *rows};
-    const int shorter = backend_of(r)->limits.short_rows;
     r->from = backend_of(r)->ops->seq_length(rows->seq);
-    r->sliced = shorter && rows->n > shorter;
+    r->sliced = !model_pass_is_open(m) && slice_layers(r) < model_shape(m)->n_layers;
     if (r->sliced) begin_pass(r);
+}
+
+bool reading_is_short(const struct reading *r)
+{
+    return r->rows.n <= backend_of(r)->limits.short_rows;
 }
 
 static bool is_set(const struct reading_pause *pause)
@@ -53,13 +67,6 @@ static bool is_set(const struct reading_pause *pause)
 static bool has_layers(const struct reading *r)
 {
     return r->pass.layer < model_shape(r->model)->n_layers;
-}
-
-/* Layers that are as much work for this many rows as all of them are for a quarter of a short piece's, but at least one. */
-static int slice_layers(const struct reading *r)
-{
-    const int layers = model_shape(r->model)->n_layers * backend_of(r)->limits.short_rows / 4 / r->rows.n;
-    return layers < 1 ? 1 : layers;
 }
 
 static void ended(struct reading *r)

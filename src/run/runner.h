@@ -38,9 +38,10 @@ struct runner_ops {
     lily_status (*begin)(struct runner *r, int slot, struct job *job, struct job_result *result, struct lily_err *err);
     /*
      * Reads the next piece of the prompt, or a slice of it, of which job->done may tell; *read: prompt tokens in the state now, as many
-     * as before when the piece has not ended. Returns soon when `hurry` or the job's `cancel` becomes true.
+     * as before when the piece has not ended. *goes_on: then the rest of it should come before any other slot's. Returns soon when
+     * `hurry` or the job's `cancel` becomes true.
      */
-    lily_status (*prefill)(struct runner *r, int slot, int *read, struct lily_err *err);
+    lily_status (*prefill)(struct runner *r, int slot, int *read, bool *goes_on, struct lily_err *err);
     lily_status (*pick)(struct runner *r, int slot, struct picked *out, struct lily_err *err);
     /* One more token for each of n different slots. */
     lily_status (*decode)(struct runner *r, const struct feed *feeds, int n, struct lily_err *err);

@@ -209,7 +209,7 @@ static void show_layers(void *ctx, int done, int total)
     atomic_store(&at->job->done, at->lane.length + (at->end - at->lane.length) * done / total);
 }
 
-static lily_status prefill(struct runner *r, int slot, int *read, struct lily_err *err)
+static lily_status prefill(struct runner *r, int slot, int *read, bool *goes_on, struct lily_err *err)
 {
     struct model_runner *m = of(r);
     struct slot *at = &m->slots[slot];
@@ -219,6 +219,7 @@ static lily_status prefill(struct runner *r, int slot, int *read, struct lily_er
     LILY_TRY(reading_go_on(&at->reading, &pause, &done, err));
     if (done) LILY_TRY(end_piece(m, slot, err));
     *read = at->lane.length;
+    *goes_on = !done && reading_is_short(&at->reading);
     return LILY_OK;
 }
 

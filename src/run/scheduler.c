@@ -22,6 +22,7 @@ struct slot {
     unsigned long order;  /* of admission */
     unsigned long turn;   /* when a piece of its prompt was last read; 0: never */
     bool bound;           /* runner begin was called */
+    bool goes_on;         /* a short piece of its prompt is under way */
     double begun_ms, decode_ms;
 };
 
@@ -276,7 +277,8 @@ static bool comes_before(const struct slot *a, const struct slot *b)
 
 /*
  * The slot whose prompt is read now; -1: none. Prompts take turns, so that a short one does not wait for a long one. One that
- * was never read goes first, but not twice in a row, so that a long one gets on among any number of short ones.
+ * was never read goes first, but not twice in a row, so that a long one gets on among any number of short ones. A short piece
+ * that is under way goes on: it is left for those who decode alone.
  */
 static int reading_slot(const struct scheduler *s)
 {
@@ -284,6 +286,7 @@ static int reading_slot(const struct scheduler *s)
     for (int i = 0; i < s->runner->n_slots; i++) {
         const struct slot *slot = &s->slots[i];
         int *best = slot->phase == SLOT_WAITING ? &fresh : &begun;
+        if (slot->phase == SLOT_PREFILL && slot->goes_on) return i;
         if (slot->phase != SLOT_WAITING && slot->phase != SLOT_PREFILL) continue;
         if (slot->phase == SLOT_WAITING && waits_for_another(s, slot)) continue;
         if (*best < 0 || comes_before(slot, &s->slots[*best])) *best = i;
@@ -319,7 +322,7 @@ static lily_status read_piece(struct scheduler *s, int i, struct lily_err *err)
     if (!slot->bound) LILY_TRY(bind(s, i, err));
     before = slot->result.reused + slot->result.computed;
     double start = clock_ms();
-    LILY_TRY(s->runner->ops->prefill(s->runner, i, &read, err));
+    LILY_TRY(s->runner->ops->prefill(s->runner, i, &read, &slot->goes_on, err));
     slot->result.computed = read - slot->result.reused;
     atomic_fetch_add(&s->counters->prefill_us, (uint64_t)((clock_ms() - start) * 1e3));
     if (read == before) return LILY_OK; /* a slice of a piece */

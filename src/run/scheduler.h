@@ -1,6 +1,6 @@
 /*
  * The slots of a runner and what happens in them, step by step: a step takes a token of every sequence that decodes, then feeds them
- * to the model in one batch and reads at most one piece of one prompt, or a slice of a long one. So a long prompt stops the others for one
+ * to the model in one batch and reads at most one piece of one prompt, or a slice of it. So a prompt stops the others for one
  * slice at a time. Prompts take turns; one that begins like another that is being read waits until that part is saved: two equal ones are read once.
  *
  * Threads: the engine thread, but for the counters. Owned: scheduler_free. Lifetime: the runner outlives it.

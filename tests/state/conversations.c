@@ -216,7 +216,8 @@ static void run_slots(struct side *s, struct conversation *const *c, int n, stru
     while (left)
         for (int i = 0; i < n; i++) {
             if (at[i] == c[i]->spec.n_ids) continue;
-            assert_ok(ops->prefill(s->runner, i, &at[i], &err));
+            bool goes_on;
+            assert_ok(ops->prefill(s->runner, i, &at[i], &goes_on, &err));
             if (at[i] != c[i]->spec.n_ids) continue;
             left--;
             read(s, i, c[i]);

@@ -14,7 +14,7 @@
 #include "support/golden.h"
 
 static const char dir[] = "tests/data/tiny";
-enum { LAYERS = 4 };
+enum { LAYERS = 4, SHORT = 300 /* rows of a short piece that is left, too */ };
 #ifdef TEST_EMULATED /* make qemu: pieces just longer than short ones, and fewer cases, or it would take hours */
 enum { N = 600, LONG = 576, LONGER = 1300, SHARED = 64, FROM = SHARED, BESIDE = 64, STEP = 2, LEFT = 4, LEAVERS = 1, FIRST_MODE = 1 };
 #else
@@ -145,8 +145,8 @@ static void begin_slices(struct reading *r, struct model *m, const struct rows *
     }
 }
 
-/* Another sequence decodes and a third one's prompt is read between the layers of a long piece. */
-static void check_others(bool fast)
+/* Another sequence decodes and a third one's prompt is read between the layers of a piece of n rows. */
+static void check_beside(bool fast, int n)
 {
     struct model *m = open_long(cpu_best_tier(), fast);
     struct backend *be = model_backend(m);
@@ -160,9 +160,10 @@ static void check_others(bool fast)
     for (int round = 0; round < 2; round++) { /* alone, then together */
         float **logits = round ? got : want;
         struct reading r;
-        const struct rows rows = {PHASE_PREFILL, a, ids, N, logits[0], NULL};
+        const struct rows rows = {PHASE_PREFILL, a, ids, n, logits[0], NULL};
         run(m, PHASE_PREFILL, b, other, 100, logits[1]);
         begin_slices(&r, m, &rows, round ? 1 : LAYERS);
+        assert_int_equal(reading_is_short(&r), n <= CPU_SHORT_ROWS);
         for (int i = 0; i < LAYERS; i++) {
             const struct reading_pause pause = {.flags = {&always}};
             struct lily_err err = {0};
@@ -173,7 +174,7 @@ static void check_others(bool fast)
             assert_int_equal(model_rows(m), i < LAYERS - 1 ? CPU_SHORT_ROWS : CPU_MAX_ROWS);
             if (i < LAYERS - 1) assert_ok(reading_go_on(&r, &pause, &done, &err));
         }
-        assert_int_equal(be->ops->seq_length(a), N);
+        assert_int_equal(be->ops->seq_length(a), n);
         be->ops->seq_reset(be, a), be->ops->seq_reset(be, b), be->ops->seq_reset(be, c);
     }
     for (int i = 0; i < 3; i++) {
@@ -182,6 +183,12 @@ static void check_others(bool fast)
     }
     be->ops->seq_free(be, a), be->ops->seq_free(be, b), be->ops->seq_free(be, c);
     model_close(m);
+}
+
+static void check_others(bool fast)
+{
+    check_beside(fast, N);
+    check_beside(fast, SHORT);
 }
 
 static void test_others_between_layers(void **state)
@@ -234,7 +241,7 @@ static void test_batches(void **state)
 }
 
 /* Given up after any layer: the sequence is what it was before the piece, or empty. */
-static void check_given_up(bool fast)
+static void check_rest(bool fast, int rest)
 {
     struct model *m = open_long(cpu_best_tier(), fast);
     struct backend *be = model_backend(m);
@@ -242,13 +249,14 @@ static void check_given_up(bool fast)
     struct seq *a = new_seq(m);
     float *want = new_logits(m), *got = new_logits(m);
     fill_ids(ids, N, 4);
-    run(m, PHASE_PREFILL, a, ids, N, want);
-    be->ops->seq_reset(be, a);
-    for (int from = FROM; from <= SHARED; from += SHARED)
+    for (int from = FROM; from <= SHARED; from += SHARED) {
+        const int n = rest < N - from ? rest : N - from;
+        run(m, PHASE_PREFILL, a, ids, from + n, want);
+        be->ops->seq_reset(be, a);
         for (int layers = 0; layers < LAYERS; layers += STEP) {
             struct lily_err err = {0};
             struct reading r;
-            const struct rows rows = {PHASE_PREFILL, a, ids + from, N - from, got, NULL};
+            const struct rows rows = {PHASE_PREFILL, a, ids + from, n, got, NULL};
             if (from) run(m, PHASE_PREFILL, a, ids, from, NULL);
             assert_ok(be->ops->seq_keep(be, a, from + 128, &err));
             begin_slices(&r, m, &rows, layers);
@@ -256,14 +264,21 @@ static void check_given_up(bool fast)
             struct border *kept;
             assert_ok(be->ops->border_kept(be, a, from + 128, &kept, &err));
             assert_null(kept);
-            run(m, PHASE_PREFILL, a, ids + from, N - from, got);
+            run(m, PHASE_PREFILL, a, ids + from, n, got);
             assert_memory_equal(want, got, logits_bytes(m));
             be->ops->seq_reset(be, a);
         }
+    }
     be->ops->seq_free(be, a);
     free(want);
     free(got);
     model_close(m);
+}
+
+static void check_given_up(bool fast)
+{
+    check_rest(fast, N);
+    check_rest(fast, SHORT);
 }
 
 static void test_given_up(void **state)
@@ -455,7 +470,8 @@ static int read_slices(struct side *s, int slot, const struct job_spec *spec, in
     int read = 0;
     assert_ok(ops->begin(s->runner, slot, job, &result, &err));
     for (int i = 0; read < spec->n_ids && i != n_slices; i++) {
-        assert_ok(ops->prefill(s->runner, slot, &read, &err));
+        bool goes_on;
+        assert_ok(ops->prefill(s->runner, slot, &read, &goes_on, &err));
         assert_true(atomic_load(&job->done) <= spec->n_ids);
     }
     if (logits && read == spec->n_ids) memcpy(logits, runner_model_logits(s->runner, slot), logits_bytes(s->bundle.model));

@@ -52,7 +52,8 @@ static int read_prompt(struct side *s, const int32_t *ids)
     sampler_params_init(&spec.sampling);
     struct job *job = job_new(&spec, 1);
     assert_ok(ops->begin(s->runner, 0, job, &result, &err));
-    for (int at = 0; at < N;) assert_ok(ops->prefill(s->runner, 0, &at, &err));
+    bool goes_on;
+    for (int at = 0; at < N;) assert_ok(ops->prefill(s->runner, 0, &at, &goes_on, &err));
     ops->end(s->runner, 0);
     job_free(job);
     return result.reused;

@@ -32,7 +32,7 @@ lily_status cpu_backend_new(const struct cpu_options *o, struct backend **out, s
 
 /*
  * Rows of a prefill piece. Each of the many experts gets few of them, so in short pieces reading and unpacking weights takes most
- * of the time. Others wait for as much work as a short one is, and short ones are read while a long one is set aside.
+ * of the time. A short one is the most that is read while another pass is set aside.
  */
 enum { CPU_SHORT_ROWS = 512, CPU_MAX_ROWS = 4096 };
 

@@ -9,6 +9,7 @@
 #include "run/engine.h"
 #include "run/fake.h"
 #include "run/repeat.h"
+#include "run/scheduler.h"
 
 static struct bundle texts;
 static const int32_t prompt[] = {1, 2, 3, 4, 5};
@@ -192,6 +193,54 @@ static void test_jobs_end(void **state)
     assert_int_equal(atomic_load(&k->active), 0);
     rig_close(&r);
     buf_free(&text);
+}
+
+/* A piece under way goes on before another prompt is begun, and whoever decodes gets a token between two slices. */
+static void test_slices(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct lily_err err = {0};
+    struct engine_counters counters = {0};
+    struct step_outcome out;
+    struct runner *runner;
+    struct job_result result;
+    struct buf record = {0};
+    uint32_t kind;
+    static const int32_t others[] = {9, 8, 7};
+    rig_open(&r, "{\"slices\": 3, \"replies\": [{\"tokens\": [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\"]}]}", 1, 1);
+    assert_ok(fake_open(r.path, &texts, 2, 1024, &runner, &err));
+    assert_ok(runner->ops->load(runner, &err));
+    struct scheduler *s = scheduler_new(runner, &counters);
+    struct job_spec second = r.spec;
+    second.ids = others, second.n_ids = 3;
+    struct job *a = job_new(&r.spec, 1), *b = job_new(&second, 2);
+    for (struct job *j = a; j; j = j == a ? b : NULL) {
+        atomic_store(&j->state, JOB_QUEUED);
+        scheduler_admit(s, j);
+    }
+    for (int step = 1; step <= 6; step++) {
+        assert_ok(scheduler_tell(s, &out, &err));
+        assert_ok(scheduler_compute(s, &out, &err));
+        assert_int_equal(atomic_load(&a->state), step < 3 ? JOB_PREFILL : JOB_DECODE);
+        assert_int_equal(atomic_load(&b->state), step < 6 ? JOB_PREFILL : JOB_DECODE);
+        assert_int_equal(atomic_load(&b->done), step < 6 ? 0 : 3);
+        assert_int_equal(atomic_load(&counters.generated_tokens), step <= 3 ? 0 : step - 3);
+    }
+    atomic_store(&a->cancel, true);
+    atomic_store(&b->cancel, true);
+    assert_ok(scheduler_tell(s, &out, &err));
+    for (struct job *j = a; j; j = j == a ? b : NULL) {
+        while (ring_take(&j->ring, &kind, &record) && kind != JOB_END) continue;
+        assert_int_equal(kind, JOB_END);
+        memcpy(&result, record.data, sizeof result);
+        assert_int_equal(result.finish, FINISH_CANCELLED);
+        job_free(j);
+    }
+    buf_free(&record);
+    scheduler_free(s);
+    runner->ops->free(runner);
+    rig_close(&r);
 }
 
 /* Readers are hurried when the engine is loaded, and by the first and the last records of an answer. */
@@ -383,7 +432,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ring_keeps_records), cmocka_unit_test(test_ring_last_record_finds_room),
         cmocka_unit_test(test_ring_two_threads),   cmocka_unit_test(test_repeat),
-        cmocka_unit_test(test_jobs_end),           cmocka_unit_test(test_wakes_at_once),
+        cmocka_unit_test(test_jobs_end),           cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_wakes_at_once),
         cmocka_unit_test(test_wakes_for_a_whole),  cmocka_unit_test(test_max_tokens),
         cmocka_unit_test(test_full_ring),          cmocka_unit_test(test_cancel_everywhere),
         cmocka_unit_test(test_queue_is_limited),   cmocka_unit_test(test_cancelled_in_the_queue),
