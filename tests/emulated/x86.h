@@ -66,8 +66,6 @@ EMU(pd, fmadd_pd, (__m512d a, __m512d b, __m512d c), union lanes x = {.pd = a}; 
     EACH(2, r.half_pd[i] = _mm256_fmadd_pd(x.half_pd[i], y.half_pd[i], z.half_pd[i])))
 EMU(ps, max_ps, (__m512 a, __m512 b), union lanes x = {.ps = a}; union lanes y = {.ps = b};
     EACH(2, r.half_ps[i] = _mm256_max_ps(x.half_ps[i], y.half_ps[i])))
-EMU(ps, min_ps, (__m512 a, __m512 b), union lanes x = {.ps = a}; union lanes y = {.ps = b};
-    EACH(2, r.half_ps[i] = _mm256_min_ps(x.half_ps[i], y.half_ps[i])))
 EMU(ps, nearest_ps, (__m512 a), union lanes x = {.ps = a};
     EACH(2, r.half_ps[i] = _mm256_round_ps(x.half_ps[i], _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)))
 EMU(ps, scalef_ps, (__m512 a, __m512 b), union lanes x = {.ps = a}; union lanes y = {.ps = b};
@@ -223,7 +221,6 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_mul_ps emu_mul_ps
 #define _mm512_div_ps emu_div_ps
 #define _mm512_max_ps emu_max_ps
-#define _mm512_min_ps emu_min_ps
 #define _mm512_fmadd_ps emu_fmadd_ps
 #define _mm512_fnmadd_ps emu_fnmadd_ps
 #define _mm512_add_pd emu_add_pd

@@ -43,13 +43,13 @@ ALWAYS_INLINE float sum_lanes(__m256 v)
 }
 
 /*
- * e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r, and 2^n in two factors so that results below the normal range
- * round once more instead of vanishing. Beyond the range 0 or infinity; NaN stays NaN because maxps and minps return
- * their second operand.
+ * e^x to about 1 ulp for x up to 0, as softmax and sigmoid have it: x = n ln 2 + r, a polynomial in r, and 2^n in two factors so
+ * that results below the normal range round once more instead of vanishing. Far below 0 it is 0; NaN stays NaN because maxps
+ * returns its second operand.
  */
 ALWAYS_INLINE __m256 exp_ps(__m256 x)
 {
-    x = _mm256_min_ps(_mm256_set1_ps(89.0f), _mm256_max_ps(_mm256_set1_ps(-105.0f), x));
+    x = _mm256_max_ps(_mm256_set1_ps(-105.0f), x);
     __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(0x1.715476p+0f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.62e4p-1f), x);
     r = _mm256_fnmadd_ps(n, _mm256_set1_ps(0x1.7f7d1cp-20f), r);

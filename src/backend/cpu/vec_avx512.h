@@ -60,12 +60,12 @@ ALWAYS_INLINE float sum_lanes(__m512 v)
 }
 
 /*
- * e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r, times 2^n. Beyond the range 0 or infinity; NaN stays NaN because
- * maxps and minps return their second operand.
+ * e^x to about 1 ulp for x up to 0, as softmax and sigmoid have it: x = n ln 2 + r, a polynomial in r, times 2^n. Far below 0 it
+ * is 0; NaN stays NaN because maxps returns its second operand.
  */
 ALWAYS_INLINE __m512 exp_ps(__m512 x)
 {
-    x = _mm512_min_ps(_mm512_set1_ps(89.0f), _mm512_max_ps(_mm512_set1_ps(-105.0f), x));
+    x = _mm512_max_ps(_mm512_set1_ps(-105.0f), x);
     __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p+0f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.62e4p-1f), x);
     r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0x1.7f7d1cp-20f), r);

@@ -35,12 +35,12 @@ typedef float32x4_t vec;
 #define vec_max(a, b) vmaxnmq_f32(a, b)
 
 /*
- * e^x to about 1 ulp: x = n ln 2 + r, a polynomial in r, and 2^n in two factors so that results below the normal range
- * round once more instead of vanishing. Beyond the range 0 or infinity; fmin and fmax of NaN are NaN.
+ * e^x to about 1 ulp for x up to 0, as softmax and sigmoid have it: x = n ln 2 + r, a polynomial in r, and 2^n in two factors so
+ * that results below the normal range round once more instead of vanishing. Far below 0 it is 0; fmax of NaN is NaN.
  */
 ALWAYS_INLINE float32x4_t exp_ps(float32x4_t x)
 {
-    x = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-105.0f)), vdupq_n_f32(89.0f));
+    x = vmaxq_f32(x, vdupq_n_f32(-105.0f));
     float32x4_t n = vrndnq_f32(vmulq_f32(x, vdupq_n_f32(0x1.715476p+0f)));
     float32x4_t r = vfmsq_f32(x, n, vdupq_n_f32(0x1.62e4p-1f));
     r = vfmsq_f32(r, n, vdupq_n_f32(0x1.7f7d1cp-20f));
