@@ -110,8 +110,6 @@ EMU(si, unpack_epi64, (__m512i a, __m512i b, int high), union lanes x = {.si = a
     EACH(8, r.d[i] = (i % 2 ? y : x).d[i / 2 * 2 + high]))
 EMU(si, shuffle_i32x4, (__m512i a, __m512i b, int parts), union lanes x = {.si = a}; union lanes y = {.si = b};
     EACH(16, r.i32[i] = (i / 8 ? y : x).i32[(parts >> (i / 4 * 2) & 3) * 4 + i % 4]))
-EMU(si, mask_mov_epi16, (__m512i a, uint32_t mask, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
-    EACH(32, r.u16[i] = mask >> i & 1 ? y.u16[i] : x.u16[i]))
 EMU(si, add_epi32, (__m512i a, __m512i b), r.si = (__m512i)((emu_i32)a + (emu_i32)b))
 EMU(si, slli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((emu_u32)a << n))
 EMU(si, srli_epi32, (__m512i a, unsigned n), r.si = n > 31 ? r.si : (__m512i)((emu_u32)a >> n))
@@ -245,7 +243,6 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_unpackhi_ps(a, b) emu_unpack_ps(a, b, 1)
 #define _mm512_unpacklo_epi16 emu_unpacklo_epi16
 #define _mm512_unpackhi_epi16 emu_unpackhi_epi16
-#define _mm512_mask_mov_epi16 emu_mask_mov_epi16
 #define _mm512_castps_si512 emu_castps_si512
 #define _mm512_castps512_ps256(v) emu_half(v, ps, 0)
 #define _mm512_castpd512_pd256(v) emu_half(v, pd, 0)
@@ -281,7 +278,6 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_cmp_ps_mask(a, b, how) emu_cmpunord_ps_mask(a, b) /* the only one in use */
 #define _mm512_maskz_mov_ps(mask, a) emu_mask_blend_ps(mask, emu_setzero_ps(), a)
 #define _mm512_mask_mov_ps(a, mask, b) emu_mask_blend_ps(mask, a, b)
-#define _mm512_or_si512(a, b) ((__m512i)(a) | (__m512i)(b))
 #define _mm512_cvtss_f32(a) ((union lanes){.ps = (a)}).f[0]
 #define _mm512_unpacklo_epi32 emu_unpacklo_epi32
 #define _mm512_unpackhi_epi32 emu_unpackhi_epi32

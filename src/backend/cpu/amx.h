@@ -42,6 +42,24 @@ ALWAYS_INLINE void ask_for_tile(const void *tile)
     MEMORY_BARRIER();
 }
 
+/* The nearest bf16 in the upper half of a lane; the lower one is left over. Ties go away from zero; no NaN of full length. */
+ALWAYS_INLINE __m512i round_bf16(__m512 x)
+{
+    return _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
+}
+
+ALWAYS_INLINE __m512 upper_half(__m512i x)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000)));
+}
+
+/* Upper halves of a below those of b. */
+ALWAYS_INLINE __m512i pair_upper(__m512i a, __m512i b)
+{
+    const __m512i upper = _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302);
+    return _mm512_mask_shuffle_epi8(b, 0x3333333333333333, a, upper);
+}
+
 /* Of 16 x 16 lanes rows become columns. */
 ALWAYS_INLINE void transpose(__m512i r[16])
 {

@@ -46,23 +46,6 @@ struct attn_work {
 
 _Static_assert(sizeof(struct attn_work) <= ATTN_WORK_BYTES, "the caller's memory");
 
-/* The nearest bf16 in the upper half of a lane; the lower one is left over. Ties go away from zero; no NaN of full length. */
-ALWAYS_INLINE __m512i round_bf16(__m512 x)
-{
-    return _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
-}
-
-/* Upper halves of a below those of b. */
-ALWAYS_INLINE __m512i pair_up(__m512i a, __m512i b)
-{
-    return _mm512_mask_mov_epi16(_mm512_srli_epi32(a, 16), 0xaaaaaaaa, b);
-}
-
-ALWAYS_INLINE __m512 upper_half(__m512i x)
-{
-    return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000)));
-}
-
 static const float *query(const struct attn_job *j, int r)
 {
     return j->q + (long)(r / j->n_q) * j->ldq_row + (long)(r % j->n_q) * j->ldq;
@@ -81,7 +64,7 @@ static void take_queries(struct attn_work *w, int tile)
         }
         transpose(x);
         uint32_t(*to)[TILE_ROWS] = w->q[tile][i / STEP] + i % STEP / 2;
-        for (int p = 0; p < TILE_ROWS / 2; p++) _mm512_store_si512((void *)to[p], pair_up(x[2 * p], x[2 * p + 1]));
+        for (int p = 0; p < TILE_ROWS / 2; p++) _mm512_store_si512((void *)to[p], pair_upper(x[2 * p], x[2 * p + 1]));
     }
 }
 
@@ -204,7 +187,7 @@ static void rescale(struct attn_work *w, int tile, int span, int page, __m512 ke
         void *at = w->weight[tile][i / TILE_ROWS][i % TILE_ROWS];
         __m512i pair = _mm512_load_si512(at);
         __m512 low = _mm512_mul_ps(_mm512_castsi512_ps(_mm512_slli_epi32(pair, 16)), keep), high = _mm512_mul_ps(upper_half(pair), keep);
-        _mm512_store_si512(at, pair_up(round_bf16(low), round_bf16(high)));
+        _mm512_store_si512(at, pair_upper(round_bf16(low), round_bf16(high)));
     }
     for (int i = 0; span && i < HEAD_DIM; i++)
         _mm512_store_ps(w->out[tile][i], _mm512_mul_ps(_mm512_load_ps(w->out[tile][i]), keep));
@@ -236,7 +219,7 @@ ALWAYS_INLINE void take_weights(uint32_t (*weight)[TILE_ROWS], const float (*sco
         __m512i b = round_bf16(exp2_ps(_mm512_sub_ps(_mm512_load_ps(score[2 * k + 1]), max)));
         sum[0] = _mm512_add_ps(sum[0], upper_half(a));
         sum[1] = _mm512_add_ps(sum[1], upper_half(b));
-        _mm512_store_si512((void *)weight[k], pair_up(a, b));
+        _mm512_store_si512((void *)weight[k], pair_upper(a, b));
     })
 }
 

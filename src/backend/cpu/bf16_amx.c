@@ -36,11 +36,10 @@ struct bf16_work {
 #define CODE(words, i) \
     _mm512_castsi512_ps(_mm512_ternarylogic_epi32(words, _mm512_set1_epi32(15 << 4 * (i)), _mm512_castps_si512(_mm512_set1_ps(1)), 0xea))
 
-/* The upper halves of a and b as pairs. */
-ALWAYS_INLINE __m512i pair_upper(__m512 a, __m512 b)
+/* Numbers cut to bf16, as pairs. */
+ALWAYS_INLINE __m512i pair_cut(__m512 a, __m512 b)
 {
-    const __m512i upper = _mm512_set4_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302);
-    return _mm512_mask_shuffle_epi8(_mm512_castps_si512(b), 0x3333333333333333, _mm512_castps_si512(a), upper);
+    return pair_upper(_mm512_castps_si512(a), _mm512_castps_si512(b));
 }
 
 /* For the second-level cache. */
@@ -86,10 +85,10 @@ ALWAYS_INLINE void unpack_line(const struct unpacking *u, int i)
     const __m512 k1 = _mm512_fmadd_ps(CODE(w, 2), u->s2, u->b2), k5 = _mm512_fmadd_ps(CODE(w, 3), u->s3, u->b3);
     const __m512 k2 = _mm512_fmadd_ps(CODE(w, 4), u->s4, u->b4), k6 = _mm512_fmadd_ps(CODE(high, 2), u->s2, u->b2);
     const __m512 k3 = _mm512_fmadd_ps(CODE(high, 3), u->s3, u->b3), k7 = _mm512_fmadd_ps(CODE(high, 4), u->s4, u->b4);
-    _mm512_store_si512((void *)to, pair_upper(k0, k1));
-    _mm512_store_si512((void *)(to + LINE), pair_upper(k2, k3));
-    _mm512_store_si512((void *)(to + 2 * LINE), pair_upper(k4, k5));
-    _mm512_store_si512((void *)(to + 3 * LINE), pair_upper(k6, k7));
+    _mm512_store_si512((void *)to, pair_cut(k0, k1));
+    _mm512_store_si512((void *)(to + LINE), pair_cut(k2, k3));
+    _mm512_store_si512((void *)(to + 2 * LINE), pair_cut(k4, k5));
+    _mm512_store_si512((void *)(to + 3 * LINE), pair_cut(k6, k7));
 }
 
 /* One panel by one or two row blocks. Groups are counted on into the next two blocks. */

@@ -58,25 +58,14 @@ struct work {
 
 /* ---- numbers in parts ---- */
 
-/* Rounds to bf16, half away from zero; the rest of the number is exact. */
-ALWAYS_INLINE __m512i high_part(__m512 x)
-{
-    return _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000)), _mm512_set1_epi32((int)0xffff0000));
-}
-
-ALWAYS_INLINE __m512i pair_up(__m512i low, __m512i high)
-{
-    return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
-}
-
 /* Row `row` of a tile and of the tiles of further parts, `step` tiles apart: a in the low halves, b in the high ones. */
 ALWAYS_INLINE void store_parts(tile *to, int step, int row, __m512 a, __m512 b)
 {
-    __m512i ha = high_part(a), hb = high_part(b);
-    _mm512_store_si512((void *)to[0][row], pair_up(ha, hb));
+    __m512i ha = round_bf16(a), hb = round_bf16(b);
+    _mm512_store_si512((void *)to[0][row], pair_upper(ha, hb));
     if (PARTS == 1) return;
-    __m512 la = _mm512_sub_ps(a, _mm512_castsi512_ps(ha)), lb = _mm512_sub_ps(b, _mm512_castsi512_ps(hb));
-    _mm512_store_si512((void *)to[step][row], pair_up(high_part(la), high_part(lb)));
+    a = _mm512_sub_ps(a, upper_half(ha)), b = _mm512_sub_ps(b, upper_half(hb)); /* exact */
+    _mm512_store_si512((void *)to[step][row], pair_upper(round_bf16(a), round_bf16(b)));
 }
 
 /* ---- products ---- */
@@ -175,9 +164,8 @@ static void turn_keys(struct key_part *w, int rows)
             for (int m = 0; m < rows / 32; m++)
                 for (int i = 0; i < TILE_ROWS; i++) {
                     __m512i x = _mm512_load_si512((const void *)w->k_right[p][2 * m][s][i]), y = _mm512_load_si512((const void *)w->k_right[p][2 * m + 1][s][i]);
-                    const __m512i high = _mm512_set1_epi32((int)0xffff0000);
-                    _mm512_store_si512((void *)w->k_left[p][2 * s][m][i], pair_up(_mm512_slli_epi32(x, 16), _mm512_slli_epi32(y, 16)));
-                    _mm512_store_si512((void *)w->k_left[p][2 * s + 1][m][i], pair_up(x, _mm512_and_si512(y, high)));
+                    _mm512_store_si512((void *)w->k_left[p][2 * s][m][i], pair_upper(_mm512_slli_epi32(x, 16), _mm512_slli_epi32(y, 16)));
+                    _mm512_store_si512((void *)w->k_left[p][2 * s + 1][m][i], pair_upper(x, y));
                 }
         }
 }
@@ -206,36 +194,46 @@ ALWAYS_INLINE __mmask16 lanes_below(int i)
     return i <= 0 ? 0 : i >= 16 ? 0xffff : (__mmask16)((1u << i) - 1);
 }
 
-/* Decays; the matrix to be inverted, without its diagonal; the products of queries and keys. */
-static void prepare_decays(struct head_part *w, const struct key_part *key, const struct gdn_chunk *j, int head, int rows)
+/* Decays; the matrix to be inverted, without its diagonal; the products of queries and keys: of 32 tokens, whose tiles end at `blocks`. */
+ALWAYS_INLINE void decay_rows(struct head_part *w, const struct key_part *key, const struct gdn_chunk *j, int head, __m512 *decay, __m512 to[BLOCKS], const int blocks)
 {
-    __m512 to[BLOCKS], one = _mm512_set1_ps(1), c = one;
-    UNROLL4(b, BLOCKS, to[b] = _mm512_setzero_ps();)
-    for (int i = 0; i < rows; i++) {
+    const __m512 one = _mm512_set1_ps(1);
+    __m512 c = *decay;
+    for (int i = 16 * blocks - 32; i < 16 * blocks; i++) {
         const bool there = i < j->n;
         __m512 g = _mm512_set1_ps(there ? j->g[(long)i * j->ldg + head] : 1), beta = _mm512_set1_ps(there ? j->beta[(long)i * j->ldg + head] : 0), a[BLOCKS];
         c = _mm512_mul_ps(c, g);
         w->decay[i] = _mm512_cvtss_f32(c);
-        UNROLL4(b, BLOCKS, {
+        UNROLL4(b, blocks, {
             to[b] = _mm512_mul_ps(to[b], g);
             __m512 m = _mm512_mul_ps(_mm512_mul_ps(beta, to[b]), _mm512_load_ps(&key->kk[i][16 * b]));
             _mm512_store_ps(&w->lower[i][16 * b], _mm512_maskz_mov_ps(lanes_below(i - 16 * b), m));
             to[b] = _mm512_mask_mov_ps(to[b], lanes_below(i + 1 - 16 * b) & (__mmask16)~lanes_below(i - 16 * b), one);
             a[b] = _mm512_maskz_mov_ps(lanes_below(i + 1 - 16 * b), _mm512_mul_ps(to[b], _mm512_load_ps(&key->qk[i][16 * b])));
         })
-        UNROLL2(s, TOKEN_STEPS, store_parts(&w->a[0][i / TILE_ROWS][s], BLOCKS * TOKEN_STEPS, i % TILE_ROWS, a[2 * s], a[2 * s + 1]);)
+        UNROLL2(s, blocks / 2, store_parts(&w->a[0][i / TILE_ROWS][s], BLOCKS * TOKEN_STEPS, i % TILE_ROWS, a[2 * s], a[2 * s + 1]);)
     }
+    *decay = c;
+}
+
+static void prepare_decays(struct head_part *w, const struct key_part *key, const struct gdn_chunk *j, int head, int rows)
+{
+    __m512 to[BLOCKS], decay = _mm512_set1_ps(1);
+    UNROLL4(b, BLOCKS, to[b] = _mm512_setzero_ps();)
+    decay_rows(w, key, j, head, &decay, to, BLOCKS / 2);
+    if (rows > 32) decay_rows(w, key, j, head, &decay, to, BLOCKS);
     UNROLL4(b, BLOCKS, _mm512_store_ps(w->to_end + 16 * b, to[b]);)
 }
 
-/* The inverse of 1 + the strictly lower tile at block b of the diagonal. */
-static void invert_tile(struct head_part *w, int b)
+/* The inverses of 1 + the strictly lower tiles of the diagonal, side by side: each is a chain. */
+ALWAYS_INLINE void invert_tiles(struct head_part *w, const int blocks)
 {
-    const int at = 16 * b;
     for (int i = 0; i < 16; i++) {
-        __m512 row = _mm512_maskz_mov_ps((__mmask16)(1u << i), _mm512_set1_ps(1));
-        for (int k = 0; k < i; k++) row = _mm512_fnmadd_ps(_mm512_set1_ps(w->lower[at + i][at + k]), _mm512_load_ps(&w->inverse[at + k][at]), row);
-        _mm512_store_ps(&w->inverse[at + i][at], row);
+        __m512 row[BLOCKS];
+        UNROLL4(b, blocks, row[b] = _mm512_maskz_mov_ps((__mmask16)(1u << i), _mm512_set1_ps(1));)
+        for (int k = 0; k < i; k++)
+            UNROLL4(b, blocks, row[b] = _mm512_fnmadd_ps(_mm512_set1_ps(w->lower[16 * b + i][16 * b + k]), _mm512_load_ps(&w->inverse[16 * b + k][16 * b]), row[b]);)
+        UNROLL4(b, blocks, _mm512_store_ps(&w->inverse[16 * b + i][16 * b], row[b]);)
     }
 }
 
@@ -260,20 +258,19 @@ ALWAYS_INLINE void multiply_tile(float *to, int ld, const float *x, const float 
 static void invert(struct head_part *w, int rows)
 {
     float x[16][16] __attribute__((aligned(64)));
-    for (int i = 0; i < rows / 16; i++) {
-        invert_tile(w, i);
+    if (rows > 32) invert_tiles(w, BLOCKS);
+    else invert_tiles(w, BLOCKS / 2);
+    for (int i = 1; i < rows / 16; i++)
         for (int k = 0; k < i; k++) {
             multiply_tile(x[0], 16, &w->lower[16 * i][16 * k], &w->inverse[16 * k][16 * k], CHUNK, i - k, false);
             multiply_tile(&w->inverse[16 * i][16 * k], CHUNK, &w->inverse[16 * i][16 * i], x[0], 16, 1, true);
         }
-    }
     for (int i = 0; i < rows; i++)
-        UNROLL2(s, TOKEN_STEPS, {
-            __m512 a = _mm512_setzero_ps(), b = a;
-            if (i / 16 >= 2 * s) a = _mm512_load_ps(&w->inverse[i][32 * s]);
+        for (int s = 0; s <= i / 32; s++) {
+            __m512 a = _mm512_load_ps(&w->inverse[i][32 * s]), b = _mm512_setzero_ps();
             if (i / 16 >= 2 * s + 1) b = _mm512_load_ps(&w->inverse[i][32 * s + 16]);
             store_parts(&w->t[0][i / TILE_ROWS][s], BLOCKS * TOKEN_STEPS, i % TILE_ROWS, a, b);
-        })
+        }
 }
 
 /* ---- of a strip of value columns ---- */
