@@ -45,7 +45,7 @@ LDLIBS_ALL = $(PKG_LIBS) $(LDFLAGS) -lm -pthread
 # Instruction sets by file suffix; a file without a suffix gets none. gcc 12 copies sums about in loops that add to many of them.
 ISA_avx2 := -mavx2 -mfma -mf16c
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx2 -mfma -mf16c $(if $(findstring clang,$(CC)),,-fno-tree-coalesce-vars)
-ISA_amx := $(filter-out -fno-tree%,$(ISA_avx512)) -mamx-tile -mamx-int8 -mamx-bf16
+ISA_amx := $(filter-out -fno-tree%,$(ISA_avx512)) -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16
 ISA_neon := -march=armv8.2-a+dotprod
 isa_flags = $(ISA_$(lastword $(subst _, ,$(basename $(notdir $1)))))
 # ThreadSanitizer would make these kernels many times slower. What threads share is decided around them, in files that it

@@ -22,7 +22,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 #if defined(CPU_EMULATED) /* tests/emulated plays what this processor lacks */
 static void detect(void)
 {
-    features = (struct cpu_features){.avx2 = true, .fma = true, .f16c = true, .avx512 = true, .avx512_vnni = true, .amx = true};
+    features = (struct cpu_features){.avx2 = true, .fma = true, .f16c = true, .avx512 = true, .avx512_vnni = true, .avx512_bf16 = true, .amx = true};
 }
 #elif defined(__x86_64__)
 static unsigned long long xgetbv0(void)
@@ -46,6 +46,12 @@ static bool made_by_amd(void)
     return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx && d == signature_AMD_edx;
 }
 
+static bool rounds_bf16(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16);
+}
+
 static void detect(void)
 {
     unsigned a, b, c, d;
@@ -61,8 +67,9 @@ static void detect(void)
     const unsigned need = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
     features.avx512 = zmm && (b & need) == need;
     features.avx512_vnni = features.avx512 && (c & bit_AVX512VNNI);
+    features.avx512_bf16 = features.avx512 && rounds_bf16();
     const unsigned amx = 1u << 22 | 1u << 24 | 1u << 25; /* AMX-BF16, AMX-TILE, AMX-INT8 */
-    features.amx = features.avx512_vnni && tile && (d & amx) == amx && allow_tiles();
+    features.amx = features.avx512_vnni && features.avx512_bf16 && tile && (d & amx) == amx && allow_tiles();
 }
 #elif defined(__aarch64__) && defined(__linux__)
 static void detect(void)

@@ -9,7 +9,7 @@
 /*
  * Tiers in rising order; each one implies that the lower ones of the same architecture run too. A tier needs all that its
  * files are compiled for (mk/config.mk): avx2 also FMA and F16C, avx512 also VNNI, amx also tiles of 8-bit
- * integers, neon also the dot product of ARMv8.2.
+ * integers and AVX512_BF16, neon also the dot product of ARMv8.2.
  */
 enum cpu_tier { CPU_SCALAR, CPU_AVX2, CPU_AVX512, CPU_AMX, CPU_NEON, CPU_TIERS };
 
@@ -21,8 +21,8 @@ enum cpu_tier cpu_best_tier(void);
 struct cpu_features {
     bool avx2, fma, f16c;
     bool avx512; /* F, BW, VL, DQ */
-    bool avx512_vnni;
-    bool amx; /* tile, int8 and bf16, and the system lets us use them */
+    bool avx512_vnni, avx512_bf16;
+    bool amx; /* tile, int8 and bf16, AVX512_BF16 beside them, and the system lets us use them */
     bool streams; /* the processor itself fetches lines that follow each other as fast as memory gives them, and requests slow it down: AMD */
     bool neon_dotprod, neon_i8mm;
 };

@@ -117,7 +117,6 @@ EMU(si, srli_epi16, (__m512i a, unsigned n), r.si = n > 15 ? r.si : (__m512i)((e
 EMU(si, cvtepu16_epi32, (__m256i a), uint16_t v[16]; memcpy(v, &a, sizeof v); EACH(16, r.u32[i] = v[i]))
 EMU(si, mask_mov_epi32, (__m512i a, unsigned mask, __m512i b), union lanes x = {.si = a}; union lanes y = {.si = b};
     EACH(16, r.i32[i] = mask >> i & 1 ? y.i32[i] : x.i32[i]))
-EMU(si, mask_add_epi32, (__m512i a, unsigned mask, __m512i b, __m512i c), r.si = emu_mask_mov_epi32(a, mask, emu_add_epi32(b, c)))
 EMU(si, set4_epi32, (int d, int c, int b, int a), int v[4] = {a, b, c, d}; EACH(16, r.i32[i] = v[i % 4]))
 EMU(si, mask_shuffle_epi8, (__m512i a, uint64_t mask, __m512i b, __m512i at), union lanes w = {.si = a}; union lanes x = {.si = b}; union lanes k = {.si = at};
     EACH(64, r.u8[i] = !(mask >> i & 1) ? w.u8[i] : k.u8[i] & 128 ? 0 : x.u8[i / 16 * 16 + k.u8[i] % 16]))
@@ -182,17 +181,6 @@ static inline unsigned emu_movepi32_mask(__m512i a)
     unsigned mask = 0;
     EACH(16, mask |= (unsigned)(x.i32[i] < 0) << i);
     return mask;
-}
-
-/* The lower halves of the words. */
-static inline __m256i emu_cvtepi32_epi16(__m512i a)
-{
-    union lanes x = {.si = a};
-    uint16_t v[16];
-    __m256i r;
-    EACH(16, v[i] = (uint16_t)x.u32[i]);
-    memcpy(&r, v, sizeof v);
-    return r;
 }
 
 static inline void emu_store(void *p, const void *v)
@@ -292,15 +280,33 @@ static inline void emu_store(void *p, const void *v)
 #define _mm512_reduce_add_epi32 emu_reduce_add_epi32
 #define _mm512_reduce_max_epi32(a) emu_reduce_epi32(a, true)
 #define _mm512_reduce_min_epi32(a) emu_reduce_epi32(a, false)
-#define _mm512_mask_add_epi32 emu_mask_add_epi32
 #undef _mm512_set4_epi32
 #define _mm512_set4_epi32 emu_set4_epi32
 #define _mm512_mask_shuffle_epi8 emu_mask_shuffle_epi8
 #undef _mm512_ternarylogic_epi32
 #define _mm512_ternarylogic_epi32 emu_ternarylogic_epi32
-#define _mm512_cvtepi32_epi16 emu_cvtepi32_epi16
 #define _mm512_movepi32_mask emu_movepi32_mask
 #define _mm512_dpbusd_epi32 emu_dpbusd_epi32
+
+/* ---- bf16 ---- */
+/* Subnormal numbers count as zero. */
+static inline float emu_flushed(float f)
+{
+    return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
+}
+
+/* The nearest bf16, ties to even; NaN becomes quiet. */
+static inline uint16_t emu_round_bf16(float f)
+{
+    uint32_t bits;
+    f = emu_flushed(f);
+    memcpy(&bits, &f, 4);
+    return (uint16_t)(isnan(f) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+EMU(si, cvtne2ps_pbh, (__m512 upper, __m512 lower), union lanes x = {.ps = lower}; union lanes y = {.ps = upper};
+    EACH(16, { r.u16[i] = emu_round_bf16(x.f[i]); r.u16[16 + i] = emu_round_bf16(y.f[i]); }))
+#define _mm512_cvtne2ps_pbh emu_cvtne2ps_pbh
 
 /* ---- tiles ---- */
 static __thread uint8_t emu_tile[8][16][64];
@@ -331,12 +337,6 @@ static inline void emu_tile_signed_unsigned(int c, int a, int b)
             EACH(emu_columns[a], sum += (int8_t)emu_tile[a][row][i] * emu_tile[b][i / 4][4 * col + i % 4]);
             memcpy(&emu_tile[c][row][4 * col], &sum, 4);
         }
-}
-
-/* Subnormal numbers count as zero. */
-static inline float emu_flushed(float f)
-{
-    return fabsf(f) < 0x1p-126f ? copysignf(0, f) : f;
 }
 
 static inline float emu_bf16(const uint8_t *p)

@@ -329,18 +329,11 @@ void cpu_place_bf16_amx(const struct bf16_run *out, int row, const uint16_t *x)
     for (long i = 0; i < out->ld / STRIP_COLS; i++) _mm512_store_si512(to.first + i * to.step, _mm512_load_si512(x + i * STRIP_COLS));
 }
 
-/* To the nearest, ties to even; NaN stays NaN. */
+/* To the nearest, ties to even; NaN stays NaN, and subnormal numbers are zeros, as tiles would take them. */
 void cpu_round_bf16_amx(const struct bf16_run *out, int row, int group, const float *x, int n_groups)
 {
     const struct strips strips = row_strips(out, row);
     uint16_t *to = strips.first + group * STRIPS * strips.step;
-    const __m512i half = _mm512_set1_epi32(0x7fff), one = _mm512_set1_epi32(1);
-    for (int i = 0; i < n_groups * QUANT_GROUP; i += 16) {
-        const __m512 from = _mm512_loadu_ps(x + i);
-        const __mmask16 nan = _mm512_cmp_ps_mask(from, from, _CMP_UNORD_Q);
-        __m512i v = _mm512_castps_si512(from);
-        const __m512i up = _mm512_add_epi32(_mm512_and_si512(_mm512_srli_epi32(v, 16), one), half);
-        v = _mm512_srli_epi32(_mm512_mask_add_epi32(v, (__mmask16)~nan, v, up), 16);
-        _mm256_store_si256((void *)(to + i / STRIP_COLS * strips.step + i % STRIP_COLS), _mm512_cvtepi32_epi16(v));
-    }
+    for (int i = 0; i < n_groups * STRIPS; i++, to += strips.step, x += STRIP_COLS)
+        _mm512_store_si512(to, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x)));
 }

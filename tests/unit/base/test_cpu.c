@@ -63,6 +63,7 @@ static void features_agree_with_the_kernel(void **state)
     bool avx512 = kernel_lists("avx512f") && kernel_lists("avx512bw") && kernel_lists("avx512vl") && kernel_lists("avx512dq");
     assert_int_equal(f->avx512, avx512);
     assert_int_equal(f->avx512_vnni, avx512 && kernel_lists("avx512_vnni"));
+    assert_int_equal(f->avx512_bf16, avx512 && kernel_lists("avx512_bf16"));
     assert_ptr_equal(f, cpu_features());
 #else
     (void)kernel_lists;
