@@ -2,24 +2,22 @@
  * Digit kernels, AVX-512 VNNI tier. Lane = row: a register holds four codes of each of the 16 rows of a block as bytes, a quad
  * of digits is broadcast to all lanes, and one instruction adds four products to each lane's whole number.
  *
- * Several activation rows pass over two row blocks at a time, so that a broadcast serves two products. A group's 4-bit codes are
- * unpacked once into the first-level cache for all of them (8-bit codes lie as they are wanted); a panel of rows then keeps its
- * whole numbers in registers.
+ * Several activation rows pass over two row blocks at a time, so that a broadcast serves two products. A panel of rows keeps its
+ * whole numbers in registers. The first one unpacks a group's 4-bit codes while it multiplies, and leaves them in the first-level
+ * cache for the others (8-bit codes lie as they are wanted).
  */
 #include "backend/cpu/digits.h"
 #include "backend/cpu/rows.h"
 #include "backend/cpu/vec_avx512.h"
 #include "base/cpu.h"
 
-enum { CHUNK = 64, PANEL = 12, PAIR = 2, CODES = QUANT_GROUP * BLOCK_ROWS };
+enum { CHUNK = 48, PANEL = 12, PAIR = 2, CODES = QUANT_GROUP * BLOCK_ROWS };
 
-/* Words of a tile hold two quads, the odd one in the high nibbles. */
-ALWAYS_INLINE void unpack(__m512i quads[2], const uint8_t *tile, int word)
+/* A quad of a word of a tile, which holds two: the odd one in the high nibbles. */
+ALWAYS_INLINE __m512i unpack_quad(const uint8_t *word, int odd)
 {
-    const __m512i low = _mm512_set1_epi8(15);
-    __m512i w = _mm512_load_si512((const void *)(tile + 64 * word));
-    quads[0] = _mm512_and_si512(w, low);
-    quads[1] = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
+    __m512i w = _mm512_load_si512((const void *)word);
+    return _mm512_and_si512(odd ? _mm512_srli_epi16(w, 4) : w, _mm512_set1_epi8(15));
 }
 
 ALWAYS_INLINE __m512i load_quad(const int8_t *d)
@@ -79,8 +77,10 @@ ALWAYS_INLINE void row_groups(__m512 y[STREAMS], const struct stream *s, const s
             const uint8_t *at = s->tile + k * s->step, *ask = s->ask + k * s->ask_step + word_bytes * word;
             if (asks) __builtin_prefetch(ask);
             if (asks && f == Q8) __builtin_prefetch(ask + LINE);
-            if (f == Q4) unpack(quads[k], at, word);
-            else UNROLL2(h, 2, quads[k][h] = _mm512_load_si512((const void *)(at + word_bytes * word + LINE * h));)
+            UNROLL2(h, 2, {
+                if (f == Q4) quads[k][h] = unpack_quad(at + word_bytes * word, h);
+                else quads[k][h] = _mm512_load_si512((const void *)(at + word_bytes * word + LINE * h));
+            })
         })
         UNROLL4(i, count, UNROLL2(h, 2, {
             __m512i x = load_quad(d + i * QUANT_GROUP + 8 * word + 4 * h);
@@ -144,11 +144,12 @@ struct panel {
 
 /* One group of a pair of blocks. */
 struct pair_group {
+    uint8_t unpacked[PAIR][CODES]; /* what the first panel of rows leaves for the others */
+    const uint8_t *tiles[PAIR], *codes[PAIR], *scales[PAIR]; /* codes: (16 quads, 16 rows, 4) */
     int t;
-    const uint8_t *codes[PAIR], *scales[PAIR]; /* codes: (16 quads, 16 rows, 4) */
     const uint8_t *ask; /* coming bytes, asked for evenly over the work: there are but 16 buffers for requests */
     int ask_step;
-};
+} __attribute__((aligned(64)));
 
 /* v += the products with one digit. */
 ALWAYS_INLINE void add_digit(__m512i v[PANEL][PAIR], const struct pair_group *g, const int8_t *d, long step, int rows, bool ask)
@@ -167,14 +168,40 @@ ALWAYS_INLINE void add_digit(__m512i v[PANEL][PAIR], const struct pair_group *g,
     }
 }
 
+/*
+ * The same of packed codes, which are left unpacked. Between products their stores wait for nobody. A word is loaded for each of
+ * its quads, since registers are short.
+ */
+ALWAYS_INLINE void unpack_digit(__m512i v[PANEL][PAIR], struct pair_group *g, const int8_t *d, long step, int rows)
+{
+    const uint8_t *coming = g->ask, *const tiles[PAIR] = {g->tiles[0], g->tiles[1]};
+    const int8_t *at[PANEL / 3] = {d, d + 3 * step, d + 6 * step, d + 9 * step};
+    const int ask_step = g->ask_step;
+    for (int q = 0; q < QUANT_GROUP; q += 8)
+        UNROLL2(h, 2, {
+            __m512i w[PAIR];
+            __builtin_prefetch(coming, 0, 2);
+            coming += ask_step;
+            UNROLL2(b, PAIR, {
+                w[b] = unpack_quad(tiles[b] + LINE / 8 * q, h);
+                _mm512_store_si512((void *)(g->unpacked[b] + BLOCK_ROWS * (q + 4 * h)), w[b]);
+            })
+            UNROLL12(i, rows, {
+                __m512i x = load_quad(at[i / 3] + i % 3 * step + q + 4 * h);
+                UNROLL2(b, PAIR, v[i][b] = _mm512_dpbusd_epi32(v[i][b], w[b], x);)
+            })
+        })
+}
+
 /* y (rows, PAIR, 16) += one group. A digit's sums are shifted before those of the next are added to them. */
-ALWAYS_INLINE void add_panel(float *y, const struct panel *p, const struct pair_group *g, int rows, int count)
+ALWAYS_INLINE void add_panel(float *y, const struct panel *p, struct pair_group *g, int rows, int count, bool first)
 {
     const int8_t *d = p->d + (long)g->t * count * QUANT_GROUP;
     __m512i v[PANEL][PAIR];
     __m512 high[PANEL][PAIR];
     UNROLL12(i, rows, UNROLL2(b, PAIR, v[i][b] = _mm512_setzero_si512(); high[i][b] = _mm512_setzero_ps();))
-    add_digit(v, g, d, p->step_d, rows, true);
+    if (first) unpack_digit(v, g, d, p->step_d, rows);
+    else add_digit(v, g, d, p->step_d, rows, true);
     if (count == 3) {
         UNROLL12(i, rows, UNROLL2(b, PAIR, high[i][b] = _mm512_cvtepi32_ps(v[i][b]); v[i][b] = _mm512_setzero_si512();))
         add_digit(v, g, d + QUANT_GROUP, p->step_d, rows, false);
@@ -192,12 +219,16 @@ ALWAYS_INLINE void add_panel(float *y, const struct panel *p, const struct pair_
     }))
 }
 
-/* A function for each number of rows, so that sums have registers of their own in each. */
-typedef void (*panel_fn)(float *y, const struct panel *p, const struct pair_group *g);
+/* Two functions for each number of rows, so that sums have registers of their own in each: for the first panel, and for the others. */
+typedef void (*panel_fn)(float *y, const struct panel *p, struct pair_group *g);
 #define PANEL_FN(count, rows)                                                                                          \
-    static NOINLINE void panel_##count##_##rows(float *y, const struct panel *p, const struct pair_group *g)           \
+    static NOINLINE void first_##count##_##rows(float *y, const struct panel *p, struct pair_group *g)                 \
     {                                                                                                                  \
-        add_panel(y, p, g, rows, count);                                                                               \
+        add_panel(y, p, g, rows, count, true);                                                                         \
+    }                                                                                                                  \
+    static NOINLINE void panel_##count##_##rows(float *y, const struct panel *p, struct pair_group *g)                 \
+    {                                                                                                                  \
+        add_panel(y, p, g, rows, count, false);                                                                        \
     }
 #define PANEL_FNS(count, of) of(count, 1) of(count, 2) of(count, 3) of(count, 4) of(count, 5) of(count, 6)
 #define MORE_PANEL_FNS(count, of) of(count, 7) of(count, 8) of(count, 9) of(count, 10) of(count, 11) of(count, 12)
@@ -206,12 +237,10 @@ MORE_PANEL_FNS(1, PANEL_FN)
 PANEL_FNS(2, PANEL_FN)
 MORE_PANEL_FNS(2, PANEL_FN)
 PANEL_FNS(3, PANEL_FN)
+#define FIRST_NAME(count, rows) first_##count##_##rows,
 #define PANEL_NAME(count, rows) panel_##count##_##rows,
-static const panel_fn panel_fns[DIGITS_MAX][PANEL] = {
-    {PANEL_FNS(1, PANEL_NAME) MORE_PANEL_FNS(1, PANEL_NAME)},
-    {PANEL_FNS(2, PANEL_NAME) MORE_PANEL_FNS(2, PANEL_NAME)},
-    {PANEL_FNS(3, PANEL_NAME)},
-};
+#define PANEL_TABLE(of) {{PANEL_FNS(1, of) MORE_PANEL_FNS(1, of)}, {PANEL_FNS(2, of) MORE_PANEL_FNS(2, of)}, {PANEL_FNS(3, of)}}
+static const panel_fn first_fns[DIGITS_MAX][PANEL] = PANEL_TABLE(FIRST_NAME), panel_fns[DIGITS_MAX][PANEL] = PANEL_TABLE(PANEL_NAME);
 
 /* Rows of a job whose sums stay in the first-level cache. */
 struct chunk {
@@ -232,15 +261,6 @@ static void cut_panels(struct chunk *c, const struct digit_job *j)
     }
 }
 
-ALWAYS_INLINE void unpack_tile(uint8_t *codes, const uint8_t *tile)
-{
-    for (int word = 0; word < 8; word++) {
-        __m512i quads[2];
-        unpack(quads, tile, word);
-        UNROLL2(h, 2, _mm512_store_si512((void *)(codes + 128 * word + 64 * h), quads[h]);)
-    }
-}
-
 /* Asks for the outputs of the rows whose turn it is in group t, so that storing them will not wait. */
 ALWAYS_INLINE void ask_outputs(const struct digit_job *j, int b, const struct chunk *c, int t)
 {
@@ -255,11 +275,10 @@ ALWAYS_INLINE void ask_outputs(const struct digit_job *j, int b, const struct ch
 static void add_pair(const struct digit_job *j, int b, const struct chunk *c, enum form f)
 {
     float y[CHUNK][PAIR][BLOCK_ROWS] __attribute__((aligned(64)));
-    uint8_t codes[PAIR][CODES] __attribute__((aligned(64)));
     struct pair_group g;
     const size_t bytes = (size_t)tile_bytes(f), block_bytes = (size_t)j->col_tiles * bytes;
     const int here = j->n_blocks - b < PAIR ? j->n_blocks - b : PAIR;
-    const panel_fn *fns = panel_fns[j->act->count - 1];
+    const panel_fn *fns = panel_fns[j->act->count - 1], *first = f == Q4 ? first_fns[j->act->count - 1] : fns;
     const uint8_t *next = j->block + (size_t)(b + here) * block_bytes;
     if (j->next && b + here == j->n_blocks) next = j->next;
     for (int i = 0; i < c->n; i++) UNROLL2(k, PAIR, _mm512_store_ps(y[i][k], _mm512_setzero_ps());)
@@ -269,12 +288,12 @@ static void add_pair(const struct digit_job *j, int b, const struct chunk *c, en
         ask_outputs(j, b, c, g.t);
         for (int i = 0; i < PAIR; i++) {
             const uint8_t *tile = j->block + (size_t)(b + (i < here ? i : 0)) * block_bytes + (size_t)g.t * bytes;
-            g.codes[i] = f == Q4 ? codes[i] : tile;
+            g.tiles[i] = tile;
+            g.codes[i] = f == Q4 ? g.unpacked[i] : tile;
             g.scales[i] = tile + bytes - LINE;
-            if (f == Q4) unpack_tile(codes[i], tile);
         }
         for (int i = 0; i < c->n_panels; out += c->panels[i++].n * PAIR * BLOCK_ROWS) {
-            fns[c->panels[i].n - 1](out, &c->panels[i], &g);
+            (i ? fns : first)[c->panels[i].n - 1](out, &c->panels[i], &g);
             g.ask += 16 * g.ask_step;
         }
     }
