@@ -86,6 +86,7 @@ void scheduler_admit(struct scheduler *s, struct job *j)
     slot->order = s->admitted++;
     slot->turn = 0;
     slot->bound = false;
+    slot->goes_on = false;
     slot->begun_ms = clock_ms();
     slot->decode_ms = 0;
     memset(&slot->result, 0, sizeof slot->result);
@@ -317,7 +318,7 @@ static lily_status read_piece(struct scheduler *s, int i, struct lily_err *err)
 {
     struct slot *slot = &s->slots[i];
     int read = 0, before;
-    s->newcomer = slot->turn == 0;
+    if (!slot->goes_on) s->newcomer = slot->turn == 0; /* the rest of a piece is that piece */
     slot->turn = ++s->turns;
     if (!slot->bound) LILY_TRY(bind(s, i, err));
     before = slot->result.reused + slot->result.computed;

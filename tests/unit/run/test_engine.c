@@ -243,6 +243,41 @@ static void test_slices(void **state)
     rig_close(&r);
 }
 
+/* A prompt of several pieces gets on among short ones that never cease and are read in slices, too. */
+static void test_slices_in_turns(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct lily_err err = {0};
+    struct engine_counters counters = {0};
+    struct step_outcome out;
+    struct runner *runner;
+    enum { SHORT_ONES = 40 };
+    struct job *jobs[SHORT_ONES + 1];
+    int n = 0;
+    rig_open(&r, "{\"slices\": 2, \"piece\": 2}", 1, 1);
+    assert_ok(fake_open(r.path, &texts, 3, 1024, &runner, &err));
+    assert_ok(runner->ops->load(runner, &err));
+    struct scheduler *s = scheduler_new(runner, &counters);
+    struct job_spec brief = r.spec;
+    brief.n_ids = 2;
+    for (int step = 0; n <= SHORT_ONES; step++) {
+        while (scheduler_n_free(s) && n <= SHORT_ONES) {
+            jobs[n] = job_new(n ? &brief : &r.spec, 1);
+            atomic_store(&jobs[n]->state, JOB_QUEUED);
+            scheduler_admit(s, jobs[n++]);
+        }
+        assert_ok(scheduler_tell(s, &out, &err));
+        assert_ok(scheduler_compute(s, &out, &err));
+        if (step == 9) assert_true(atomic_load(&jobs[0]->state) >= JOB_DECODE); /* its three pieces, and one of another before each but the first */
+    }
+    scheduler_end_all(s, NULL);
+    for (int i = 0; i < n; i++) job_free(jobs[i]);
+    scheduler_free(s);
+    runner->ops->free(runner);
+    rig_close(&r);
+}
+
 /* Readers are hurried when the engine is loaded, and by the first and the last records of an answer. */
 static void test_wakes_at_once(void **state)
 {
@@ -433,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_ring_keeps_records), cmocka_unit_test(test_ring_last_record_finds_room),
         cmocka_unit_test(test_ring_two_threads),   cmocka_unit_test(test_repeat),
         cmocka_unit_test(test_jobs_end),           cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_slices_in_turns),
         cmocka_unit_test(test_wakes_at_once),
         cmocka_unit_test(test_wakes_for_a_whole),  cmocka_unit_test(test_max_tokens),
         cmocka_unit_test(test_full_ring),          cmocka_unit_test(test_cancel_everywhere),
