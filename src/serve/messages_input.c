@@ -153,6 +153,17 @@ static lily_status read_assistant_blocks(const struct json *content, const char 
     return st;
 }
 
+static lily_status add_system_blocks(const struct json *content, const char *what, struct json *messages, struct lily_err *err)
+{
+    for (size_t i = 0; i < json_size(content); i++) {
+        char place[100];
+        snprintf(place, sizeof place, "%.60s.content[%zu]", what, i);
+        LILY_TRY(chat_text_part(json_at(content, i), place, err));
+    }
+    json_add(messages, new_message("system", json_new_view(content)));
+    return LILY_OK;
+}
+
 static lily_status add_message(const struct json *v, size_t i, struct json *messages, struct lily_err *err)
 {
     const struct json *role = json_get(v, "role"), *content = json_get(v, "content");
@@ -175,8 +186,7 @@ static lily_status add_message(const struct json *v, size_t i, struct json *mess
         return read_assistant_blocks(content, what, m, err);
     }
     if (strcmp(json_string(role), "user") == 0) return add_user_blocks(content, what, messages, err);
-    json_add(messages, new_message(json_string(role), json_new_view(content)));
-    return LILY_OK;
+    return add_system_blocks(content, what, messages, err);
 }
 
 /* ---- tools ---- */

@@ -73,22 +73,32 @@ static struct json *parts_of(const struct json *content)
     return parts;
 }
 
+/* The role and the kind of the content, which only an assistant may leave out. */
+static lily_status check_message(const struct json *item, const char *what, struct lily_err *err)
+{
+    static const char *const roles[] = {"assistant", "user", "system", "developer"};
+    const struct json *content = json_get(item, "content"), *role = json_get(item, "role");
+    size_t i = 0;
+    if (!is_kind(role, JSON_STRING)) LILY_FAIL(err, LILY_ERR_FORMAT, "%s.role is %s, expected a string", what, role ? json_kind_name(role) : "missing");
+    while (i < 4 && strcmp(json_string(role), roles[i]) != 0) i++;
+    if (i == 4) LILY_FAIL(err, LILY_ERR_FORMAT, "%s.role is \"%.40s\", expected user, assistant, system or developer", what, json_string(role));
+    if (is_kind(content, JSON_STRING) || is_kind(content, JSON_ARRAY) || (i == 0 && (!content || is_kind(content, JSON_NULL)))) return LILY_OK;
+    LILY_FAIL(err, LILY_ERR_FORMAT, "%s.content is %s, expected a string or parts", what, content ? json_kind_name(content) : "missing");
+}
+
 static lily_status add_message(struct turns *t, const struct json *item, const char *what, struct lily_err *err)
 {
     const struct json *content = json_get(item, "content");
     const char *role = text_of(json_get(item, "role"));
     struct buf checked = {.tries = true};
     char place[60];
+    LILY_TRY(check_message(item, what, err));
     snprintf(place, sizeof place, "%.40s.content", what);
     if (strcmp(role, "assistant") == 0) {
         begin_turn(t);
         return add_text(content, place, &t->text, err);
     }
     LILY_TRY(end_turn(t, err));
-    if (strcmp(role, "user") != 0 && strcmp(role, "system") != 0 && strcmp(role, "developer") != 0)
-        LILY_FAIL(err, LILY_ERR_FORMAT, "%s.role is \"%.40s\", expected user, assistant, system or developer", what, role);
-    if (!is_kind(content, JSON_STRING) && !is_kind(content, JSON_ARRAY))
-        LILY_FAIL(err, LILY_ERR_FORMAT, "%s is %s, expected a string or parts", place, content ? json_kind_name(content) : "missing");
     lily_status st = add_text(content, place, &checked, err);
     if (st == LILY_OK) st = buf_check(&checked, place, err);
     buf_free(&checked);

@@ -283,9 +283,12 @@ def test_missing_fields():
     image, robot = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "source": {}}]}, {"role": "robot", "content": "x"}
     for system in {}, {"system": "s"}:
         refused("/v1/messages", {**system, "messages": [said, image]}, "messages[1].content[1]")
+        refused("/v1/messages", {**system, "messages": [said, {**image, "role": "system"}]}, "messages[1].content[1]")
         refused("/v1/messages", {**system, "messages": [robot]}, "messages[0].role")
     for instructions in {}, {"instructions": "s"}:
         refused("/v1/responses", {**instructions, "input": [said, robot]}, "input[1].role")
+        refused("/v1/responses", {**instructions, "input": [said, {"content": "x"}]}, "input[1].role")
+        refused("/v1/responses", {**instructions, "input": [said, {"role": "assistant", "content": 5}, said]}, "input[1].content")
     refused("/v1/messages", {"messages": [said], "tools": [{"input_schema": {}}]}, "tools[0].name")
     refused("/v1/responses", {"input": "q", "tools": [{"type": "function"}]}, "tools[0].name")
     for tool in {"name": "f"}, {"type": None, "name": "f"}, {"type": 5, "name": "f"}:

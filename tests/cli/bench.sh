@@ -51,6 +51,14 @@ wait $pid
 rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
 expect 'Ctrl-C later' fails_with 130 'stopped before all was measured'
 expect 'what was measured is shown' has "$out" 'stopped after 1 of 1 rounds'
+"$LILY" bench --synthetic demo --lengths 16,16K --phase prefill --quick --json >"$tmp/out" 2>"$tmp/err" &
+pid=$!
+sleep 3
+kill -INT $pid
+wait $pid
+rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+expect 'as JSON, too' has "$out" '"note":"stopped after 1 of 1 rounds"'
+expect 'with one value on its output' lacks "$out" '"error"'
 run bench --synthetic tiny --lengths 12,x
 expect 'no number in the list' fails_with 2 'is no list of lengths'
 run bench --synthetic tiny --lengths 0
