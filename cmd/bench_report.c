@@ -123,11 +123,14 @@ static void add_limits(const struct bench_report *r, struct buf *out)
 
 static void add_head(const struct bench_report *r, struct buf *out)
 {
+    int rounds = 0; /* fewer than asked for where it was stopped */
+    for (int i = 0; i < r->result->n_rows; i++)
+        if (r->result->rows[i].n_rounds > rounds) rounds = r->result->rows[i].n_rounds;
     buf_printf(out, "%s on %s, %s, %s; loaded in %.1f s%s, %s resident\n", r->model_name, r->cpu, model_device(r->model),
                COUNT_TEXT(model_threads(r->model), "thread"), r->load_ms / 1e3, model_is_packed(r->model) ? " from a packed file" : "", SIZE_TEXT(r->resident));
     add_limits(r, out);
     buf_printf(out, "%slily %s, %s, median of %s%s\n", out->len && out->data[out->len - 1] != '\n' ? "; " : "", LILY_VERSION, r->date,
-               COUNT_TEXT(r->options->rounds, "round"), r->options->warm_up ? "" : ", no warm-up");
+               COUNT_TEXT(rounds, "round"), r->options->warm_up ? "" : ", no warm-up");
 }
 
 /* A number or a dash. */

@@ -193,7 +193,7 @@ static void greet(const struct chat *c)
     struct buf name = {0};
     const char *dir = c->bundle.dir, *slash = strrchr(dir, '/');
     safe_text(&name, slash && slash[1] ? slash + 1 : dir, strlen(slash && slash[1] ? slash + 1 : dir), false);
-    fprintf(stderr, "lily %s, %s, %d tokens of context. /help shows the commands, Ctrl-D ends.\n", LILY_VERSION, buf_str(&name),
+    fprintf(stderr, "lily %s, %s, %d tokens of context. /help: commands, Ctrl-D: end.\n", LILY_VERSION, buf_str(&name),
             model_plan(c->bundle.model)->ctx);
     buf_free(&name);
 }

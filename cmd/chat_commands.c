@@ -155,7 +155,7 @@ static lily_status stats(struct chat *c, const char *arg, struct lily_err *err)
                a->read.reused, a->read.computed, a->ids.n, a->reasoning_tokens);
         if (!a->read.reused && c->answers > 1) printf("             (what was read is kept in steps of %d tokens)\n", GRID);
         printf("speed        %.1f tok/s read, %.1f written\n", answer_prefill_speed(a), answer_decode_speed(a));
-        printf("context      %d of %d tokens, behind that answer\n", used < ctx ? used : ctx, ctx);
+        printf("context      %d of %d tokens, after that answer\n", used < ctx ? used : ctx, ctx);
     } else {
         printf("context      0 of %d tokens\n", ctx);
     }

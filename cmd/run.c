@@ -139,12 +139,12 @@ static void print_answer(const struct answer *r, const struct bundle *b)
 }
 
 /* An answer of nothing would look like a failure, and to a person one that was cut like a whole one. */
-static void say_if_cut(const struct answer *r, bool report)
+static void say_if_cut(const struct answer *r)
 {
     if (r->finish != FINISH_LENGTH) return;
     if (!r->text.len && r->reasoning.len)
         log_note("the answer ended in its thinking, after %s: raise --max-tokens, or use --no-think", COUNT_TEXT(r->ids.n, "token"));
-    else if (report)
+    else
         log_note("the answer was cut after %s: raise --max-tokens or --ctx", COUNT_TEXT(r->ids.n, "token"));
 }
 
@@ -204,7 +204,7 @@ static lily_status answer_prompt(const struct run_args *a, struct bundle *b, con
         if (a->common.json) print_answer(&answer, b);
         if (a->common.verbose) fprintf(stderr, "seed %llu\n", (unsigned long long)params.seed);
         if (report) show_report(&answer);
-        if (!a->common.json) say_if_cut(&answer, report);
+        if (!a->common.json) say_if_cut(&answer);
         save_states(a, b, session, &answer);
         if (answer.finish == FINISH_CANCELLED && screen_alive()) st = stopped(&answer, err);
         if (a->common.json) err_clear(err); /* the answer says it; a second value would follow it */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/mem.h"
@@ -185,9 +186,25 @@ lily_status talk_new(struct talk *t, struct lily_err *err)
     return begin_copy(t, name, has_system(talk_branch(t)), err);
 }
 
+/* A file that is there is replaced only where it is one of these, or empty; what is no plain file is written through. */
+static lily_status check_replaced(const char *path, struct lily_err *err)
+{
+    struct stat s;
+    struct json *v = NULL;
+    struct lily_err ignored;
+    if (stat(path, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) return LILY_OK;
+    const bool ours = json_parse_file(path, (size_t)s.st_size, &v, &ignored) == LILY_OK && json_get(v, "messages");
+    json_free(v);
+    if (ours) return LILY_OK;
+    err_set(err, LILY_ERR_USAGE, "%s is there, and no conversation", path);
+    err_hint(err, "give another name");
+    return LILY_ERR_USAGE;
+}
+
 lily_status talk_save(struct talk *t, const char *path, struct lily_err *err)
 {
     const struct branch *b = talk_branch(t);
+    LILY_TRY(check_replaced(path, err));
     struct json *top = json_new_object(), *list = json_new_array();
     struct buf text = {0};
     for (int i = 0; i < b->n; i++) json_add(list, json_copy(b->messages[i]));

@@ -50,6 +50,12 @@ expect '/undo goes on from the state before' test "$(last_stat 3)" -le 128
 
 chat "hello\n/save $tmp/saved.json\n"
 expect '/save' test -s "$tmp/saved.json"
+cp README.md "$tmp/precious"
+chat "hello\n/save $tmp/precious\n"
+expect '/save spares what is no conversation' has "$err" 'is there, and no conversation'
+expect 'and leaves it as it is' cmp -s README.md "$tmp/precious"
+chat "hello\n/save $tmp/saved.json\n"
+expect 'a conversation is replaced' lacks "$err" 'is there'
 chat "/load $tmp/saved.json\nmore\n/stats\n"
 loaded=$(last_stat 1)
 chat 'hello\nmore\n/stats\n'

@@ -11,7 +11,7 @@ expect 'only thinking: stderr says so' has "$err" 'ended in its thinking, after 
 ask hi -n 8 --temp 0 --no-think
 answer=$out
 expect 'an answer: status' is "$rc" 0
-expect 'an answer: silent stderr' is "$err" ''
+expect 'an answer: nothing but that it was cut' is "$err" 'lily: the answer was cut after 8 tokens: raise --max-tokens or --ctx'
 expect 'an answer without thinking' test -s "$tmp/out"
 expect 'it ends with a line feed' is "$(tail -c 1 "$tmp/out" | od -An -c | tr -d ' ')" '\n'
 run -i 'hi' run -m $TINY --ctx 2048 -n 8 --temp 0 --no-think
@@ -21,8 +21,10 @@ run -i 'hi
 expect 'the last line feed of stdin does not matter' is "$out" "$answer"
 ask -n 8 --temp 0 --no-think -- hi
 expect 'a prompt after --' is "$out" "$answer"
+ask hi -n 8 --temp 0 --no-think
+expect 'cut: in a pipe, too' has "$err" 'the answer was cut after 8 tokens: raise --max-tokens'
 ask hi -n 8 --temp 0 --no-think -v
-expect 'cut: -v says so' has "$err" 'the answer was cut after 8 tokens: raise --max-tokens'
+expect 'cut: a line says so' has "$err" 'the answer was cut after 8 tokens: raise --max-tokens'
 expect '--verbose: counts' has "$err" 'tokens read'
 expect '--verbose: both speeds' test "$(printf '%s\n' "$err" | grep -cE 'tokens read, [0-9.]+ tok/s; 8 written, [0-9.]+ tok/s')" -eq 1
 expect '--verbose: seed' has "$err" 'seed '

@@ -312,7 +312,7 @@ test("a connection that breaks off shows a retry", async () => {
   const a = await answer(page);
   ok(/connection broke/.test(await a.locator(".note").innerText()) && /half/.test(await a.innerText()), "it says so, and keeps the half");
   await a.locator(".retry").click();
-  await until(async () => /broke/.test(await page.locator(".message.assistant .note").innerText()), "still no server");
+  await until(async () => /cannot be reached/.test(await page.locator(".message.assistant .note").innerText()), "still no server");
   const second = await serve({ replies: [{ tokens: plain("whole") }] }, ["--port", port]);
   await page.locator(".retry").click();
   await page.waitForFunction(() => /whole/.test(document.querySelector(".message.assistant > .prose")?.textContent || ""));

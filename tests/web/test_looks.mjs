@@ -135,6 +135,12 @@ test("360 pixels wide", async () => {
   const page = await openPage(server, { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true });
   equal(await overflow(page), []);
   await screen(page, "phone-welcome");
+  await page.setViewportSize({ width: 320, height: 568 });
+  await page.reload();
+  await page.locator(".welcome").waitFor();
+  await sleep(300);
+  equal(await page.locator("#scroll").evaluate((e) => e.scrollTop), 0, "the welcome begins at its top where it does not fit");
+  await page.setViewportSize({ width: 360, height: 740 });
   await say(page, "Explain what a KV cache is, in a page.");
   await answer(page, 30000);
   equal(await overflow(page), []);

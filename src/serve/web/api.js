@@ -1,5 +1,6 @@
 /* Requests to this server. The API key is asked for when the server wants one, kept, and sent from then on. */
 import { recall, remember } from "./local.js";
+import { t } from "./texts.js";
 
 export class ApiError extends Error {
   /** @param {number} status @param {string} message */
@@ -41,6 +42,16 @@ async function errorOf(reply) {
   return new ApiError(reply.status, message);
 }
 
+/** Without a reply fetch fails with words of the browser's own. */
+async function reach(path, request) {
+  try {
+    return await fetch(path, request);
+  } catch (e) {
+    if (request.signal?.aborted) throw e;
+    throw new ApiError(0, t("unreachable"));
+  }
+}
+
 /**
  * Sends; a body makes it a POST of JSON. Throws ApiError for what the server refuses.
  * @param {string} path @param {Object} [body] @param {AbortSignal} [signal] @returns {Promise<Response>}
@@ -50,7 +61,7 @@ export async function send(path, body, signal) {
     const key = recall("key", "");
     const headers = key ? { Authorization: "Bearer " + key } : {};
     if (body) headers["Content-Type"] = "application/json";
-    const reply = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
+    const reply = await reach(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
     if (reply.ok) return reply;
     if (reply.status !== 401 || !ask || !(await newKey(key))) throw await errorOf(reply);
   }

@@ -59,7 +59,8 @@ export class Chat {
     this.#clear();
     this.tree = tree;
     this.render();
-    this.scroll.toEnd(true);
+    if (tree.path().length) this.scroll.toEnd(true);
+    else this.scroll.toStart();
     this.told.listChanged();
   }
 

@@ -8,6 +8,7 @@ export class Scroll {
     this.box = box;
     this.button = button;
     this.atEnd = true;
+    this.still = true; // nothing is said yet: the beginning stays in sight
     box.addEventListener("scroll", () => this.#look(), { passive: true });
     // Whoever scrolls up wants to stay there, also when the text grows in the same moment.
     box.addEventListener("wheel", (e) => e.deltaY < 0 && (this.atEnd = false), { passive: true });
@@ -26,12 +27,20 @@ export class Scroll {
 
   /** Something has grown. */
   follow() {
-    if (this.atEnd) this.toEnd(false);
+    if (this.atEnd && !this.still) this.toEnd(false);
+  }
+
+  /** And there, until toEnd. */
+  toStart() {
+    this.still = true;
+    this.box.scrollTop = 0;
+    this.#look();
   }
 
   /** @param {boolean} stay and from now on */
   toEnd(stay) {
     if (stay) this.atEnd = true;
+    this.still = false;
     this.box.scrollTop = 1e9;
     this.button.hidden = true;
   }
