@@ -36,27 +36,21 @@ else
 fi
 run bench --synthetic tiny -m $TINY --lengths 16
 expect 'two models' fails_with 2 'no --model beside it'
-"$LILY" bench --synthetic demo --lengths 16K --rounds 15 --phase prefill >"$tmp/out" 2>"$tmp/err" &
-pid=$!
-sleep 3
-kill -INT $pid
-wait $pid
-rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+# A run over these lengths that is stopped after 3 seconds.
+interrupted() {
+    "$LILY" bench --synthetic demo "$@" >"$tmp/out" 2>"$tmp/err" &
+    pid=$!
+    sleep 3
+    kill -INT $pid
+    wait $pid
+    rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+}
+interrupted --lengths 16K --rounds 15 --phase prefill
 expect 'Ctrl-C before anything is measured' fails_with 130 'stopped before all was measured: there is no report'
-"$LILY" bench --synthetic demo --lengths 16,16K --phase prefill --quick >"$tmp/out" 2>"$tmp/err" &
-pid=$!
-sleep 3
-kill -INT $pid
-wait $pid
-rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+interrupted --lengths 16,16K --phase prefill --quick
 expect 'Ctrl-C later' fails_with 130 'stopped before all was measured'
 expect 'what was measured is shown' has "$out" 'stopped after 1 of 1 rounds'
-"$LILY" bench --synthetic demo --lengths 16,16K --phase prefill --quick --json >"$tmp/out" 2>"$tmp/err" &
-pid=$!
-sleep 3
-kill -INT $pid
-wait $pid
-rc=$? out=$(cat "$tmp/out") err=$(cat "$tmp/err")
+interrupted --lengths 16,16K --phase prefill --quick --json
 expect 'as JSON, too' has "$out" '"note":"stopped after 1 of 1 rounds"'
 expect 'with one value on its output' lacks "$out" '"error"'
 run bench --synthetic tiny --lengths 12,x

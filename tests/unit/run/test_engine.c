@@ -195,87 +195,89 @@ static void test_jobs_end(void **state)
     buf_free(&text);
 }
 
+/* A scheduler whose steps the test makes. */
+struct steps {
+    struct rig rig;
+    struct engine_counters counters;
+    struct runner *runner;
+    struct scheduler *scheduler;
+};
+
+static void steps_open(struct steps *t, const char *script, int slots)
+{
+    struct lily_err err = {0};
+    rig_open(&t->rig, script, 1, 1);
+    memset(&t->counters, 0, sizeof t->counters);
+    assert_ok(fake_open(t->rig.path, &texts, slots, 1024, &t->runner, &err));
+    assert_ok(t->runner->ops->load(t->runner, &err));
+    t->scheduler = scheduler_new(t->runner, &t->counters);
+}
+
+static void steps_close(struct steps *t)
+{
+    scheduler_free(t->scheduler);
+    t->runner->ops->free(t->runner);
+    rig_close(&t->rig);
+}
+
+static struct job *steps_admit(struct steps *t, const struct job_spec *spec)
+{
+    struct job *j = job_new(spec, 1);
+    atomic_store(&j->state, JOB_QUEUED);
+    scheduler_admit(t->scheduler, j);
+    return j;
+}
+
+static void steps_make(struct steps *t)
+{
+    struct lily_err err = {0};
+    struct step_outcome out;
+    assert_ok(scheduler_tell(t->scheduler, &out, &err));
+    assert_ok(scheduler_compute(t->scheduler, &out, &err));
+}
+
 /* A piece under way goes on before another prompt is begun, and whoever decodes gets a token between two slices. */
 static void test_slices(void **state)
 {
     (void)state;
-    struct rig r;
-    struct lily_err err = {0};
-    struct engine_counters counters = {0};
-    struct step_outcome out;
-    struct runner *runner;
-    struct job_result result;
-    struct buf record = {0};
-    uint32_t kind;
+    struct steps t;
     static const int32_t others[] = {9, 8, 7};
-    rig_open(&r, "{\"slices\": 3, \"replies\": [{\"tokens\": [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\"]}]}", 1, 1);
-    assert_ok(fake_open(r.path, &texts, 2, 1024, &runner, &err));
-    assert_ok(runner->ops->load(runner, &err));
-    struct scheduler *s = scheduler_new(runner, &counters);
-    struct job_spec second = r.spec;
+    steps_open(&t, "{\"slices\": 3, \"replies\": [{\"tokens\": [\"a\", \"b\", \"c\", \"d\", \"e\", \"f\"]}]}", 2);
+    struct job_spec second = t.rig.spec;
     second.ids = others, second.n_ids = 3;
-    struct job *a = job_new(&r.spec, 1), *b = job_new(&second, 2);
-    for (struct job *j = a; j; j = j == a ? b : NULL) {
-        atomic_store(&j->state, JOB_QUEUED);
-        scheduler_admit(s, j);
-    }
+    struct job *a = steps_admit(&t, &t.rig.spec), *b = steps_admit(&t, &second);
     for (int step = 1; step <= 6; step++) {
-        assert_ok(scheduler_tell(s, &out, &err));
-        assert_ok(scheduler_compute(s, &out, &err));
+        steps_make(&t);
         assert_int_equal(atomic_load(&a->state), step < 3 ? JOB_PREFILL : JOB_DECODE);
         assert_int_equal(atomic_load(&b->state), step < 6 ? JOB_PREFILL : JOB_DECODE);
         assert_int_equal(atomic_load(&b->done), step < 6 ? 0 : 3);
-        assert_int_equal(atomic_load(&counters.generated_tokens), step <= 3 ? 0 : step - 3);
+        assert_int_equal(atomic_load(&t.counters.generated_tokens), step <= 3 ? 0 : step - 3);
     }
-    atomic_store(&a->cancel, true);
-    atomic_store(&b->cancel, true);
-    assert_ok(scheduler_tell(s, &out, &err));
-    for (struct job *j = a; j; j = j == a ? b : NULL) {
-        while (ring_take(&j->ring, &kind, &record) && kind != JOB_END) continue;
-        assert_int_equal(kind, JOB_END);
-        memcpy(&result, record.data, sizeof result);
-        assert_int_equal(result.finish, FINISH_CANCELLED);
-        job_free(j);
-    }
-    buf_free(&record);
-    scheduler_free(s);
-    runner->ops->free(runner);
-    rig_close(&r);
+    scheduler_end_all(t.scheduler, NULL);
+    job_free(a);
+    job_free(b);
+    steps_close(&t);
 }
 
 /* A prompt of several pieces gets on among short ones that never cease and are read in slices, too. */
 static void test_slices_in_turns(void **state)
 {
     (void)state;
-    struct rig r;
-    struct lily_err err = {0};
-    struct engine_counters counters = {0};
-    struct step_outcome out;
-    struct runner *runner;
     enum { SHORT_ONES = 40 };
+    struct steps t;
     struct job *jobs[SHORT_ONES + 1];
     int n = 0;
-    rig_open(&r, "{\"slices\": 2, \"piece\": 2}", 1, 1);
-    assert_ok(fake_open(r.path, &texts, 3, 1024, &runner, &err));
-    assert_ok(runner->ops->load(runner, &err));
-    struct scheduler *s = scheduler_new(runner, &counters);
-    struct job_spec brief = r.spec;
+    steps_open(&t, "{\"slices\": 2, \"piece\": 2}", 3);
+    struct job_spec brief = t.rig.spec;
     brief.n_ids = 2;
     for (int step = 0; n <= SHORT_ONES; step++) {
-        while (scheduler_n_free(s) && n <= SHORT_ONES) {
-            jobs[n] = job_new(n ? &brief : &r.spec, 1);
-            atomic_store(&jobs[n]->state, JOB_QUEUED);
-            scheduler_admit(s, jobs[n++]);
-        }
-        assert_ok(scheduler_tell(s, &out, &err));
-        assert_ok(scheduler_compute(s, &out, &err));
+        for (; scheduler_n_free(t.scheduler) && n <= SHORT_ONES; n++) jobs[n] = steps_admit(&t, n ? &brief : &t.rig.spec);
+        steps_make(&t);
         if (step == 9) assert_true(atomic_load(&jobs[0]->state) >= JOB_DECODE); /* its three pieces, and one of another before each but the first */
     }
-    scheduler_end_all(s, NULL);
+    scheduler_end_all(t.scheduler, NULL);
     for (int i = 0; i < n; i++) job_free(jobs[i]);
-    scheduler_free(s);
-    runner->ops->free(runner);
-    rig_close(&r);
+    steps_close(&t);
 }
 
 /* Readers are hurried when the engine is loaded, and by the first and the last records of an answer. */
