@@ -247,7 +247,7 @@ static lily_status measure(const struct bench_args *a, struct bench_report *r, s
     if (st == LILY_OK || (stopped && any)) st = print_report(a, r, err);
     if (stopped && st == LILY_OK) st = LILY_ERR_CANCELLED;
     if (st == LILY_ERR_CANCELLED) err_set(err, st, "stopped before all was measured%s", any ? "" : ": there is no report");
-    if (stopped && any && a->common.json) err_clear(err); /* the rows' notes say it; a second value would follow the report */
+    if (st == LILY_ERR_CANCELLED && any && a->common.json) err_clear(err); /* the rows' notes say it; a second value would follow the report */
     free(result);
     return st;
 }

@@ -186,6 +186,8 @@ lily_status talk_new(struct talk *t, struct lily_err *err)
     return begin_copy(t, name, has_system(talk_branch(t)), err);
 }
 
+enum { MOST_REPLACED = 64 << 20 }; /* bytes: no conversation is longer */
+
 /* A file that is there is replaced only where it is one of these, or empty; what is no plain file is written through. */
 static lily_status check_replaced(const char *path, struct lily_err *err)
 {
@@ -193,7 +195,7 @@ static lily_status check_replaced(const char *path, struct lily_err *err)
     struct json *v = NULL;
     struct lily_err ignored;
     if (stat(path, &s) != 0 || !S_ISREG(s.st_mode) || s.st_size == 0) return LILY_OK;
-    const bool ours = json_parse_file(path, (size_t)s.st_size, &v, &ignored) == LILY_OK && json_get(v, "messages");
+    const bool ours = json_parse_file(path, MOST_REPLACED, &v, &ignored) == LILY_OK && json_get(v, "messages");
     json_free(v);
     if (ours) return LILY_OK;
     err_set(err, LILY_ERR_USAGE, "%s is there, and no conversation", path);
